@@ -1,0 +1,1 @@
+//! one attempt to one outcome, without I/O.

@@ -1,0 +1,1 @@
+//! the conversations between our processes, as machines without I/O.

@@ -1,0 +1,132 @@
+//! The envelope: who sends to whom, with what was asked of the delivery (RFC 5321 2.3.1,
+//! RFC 3461), and where it came from.
+
+use crate::{Address, ReversePath, Wall};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// Everything about a message but its bytes. This is what the spool's message record holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// MAIL FROM.
+    pub sender: ReversePath,
+    /// RET, if the client gave one (RFC 3461 4.3).
+    pub ret: Option<Ret>,
+    /// ENVID, as xtext like it came (RFC 3461 4.4).
+    pub envid: Option<Box<str>>,
+    /// BODY= (RFC 6152).
+    pub body: BodyKind,
+    /// The SMTPUTF8 parameter was given (RFC 6531).
+    pub smtputf8: bool,
+    /// Where it came from.
+    pub origin: Origin,
+    /// When the last byte had been received.
+    pub arrived: Wall,
+    /// At least one.
+    pub recipients: Vec<Recipient>,
+}
+
+/// One recipient; its index in `Envelope::recipients` is its name from then on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recipient {
+    /// RCPT TO.
+    pub address: Address,
+    /// NOTIFY= (RFC 3461 4.1).
+    pub notify: Notify,
+    /// ORCPT=, `type;xtext` like it came (RFC 3461 4.2).
+    pub orcpt: Option<Box<str>>,
+}
+
+/// RET= (RFC 3461 4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ret {
+    /// The whole message goes into a bounce.
+    Full,
+    /// Only its headers.
+    Headers,
+}
+
+/// NOTIFY= as a set (RFC 3461 4.1). The default is that of a client that did not ask: failure,
+/// and delay as we please.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Notify(u8);
+
+impl Notify {
+    /// No NOTIFY parameter: failures, and delay notices by our own policy.
+    pub const DEFAULT: Notify = Notify(0);
+    /// `NEVER`.
+    pub const NEVER: Notify = Notify(1);
+
+    /// `NOTIFY=` with a list of the three.
+    pub const fn of(success: bool, failure: bool, delay: bool) -> Notify {
+        Notify((success as u8) << 1 | (failure as u8) << 2 | (delay as u8) << 3)
+    }
+
+    /// The client gave a NOTIFY parameter.
+    pub const fn is_given(self) -> bool {
+        self.0 != 0
+    }
+
+    /// A bounce is wanted.
+    pub const fn failure(self) -> bool {
+        self.0 == 0 || self.0 & 4 != 0
+    }
+
+    /// A notice of success is wanted.
+    pub const fn success(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    /// A delay notice may be sent.
+    pub const fn delay(self) -> bool {
+        self.0 == 0 || self.0 & 8 != 0
+    }
+
+    /// As it is passed on in RCPT, without `NOTIFY=`; `None` where the client gave none.
+    pub fn parameter(self) -> Option<String> {
+        if self == Notify::NEVER {
+            return Some("NEVER".into());
+        }
+        let words = [(2, "SUCCESS"), (4, "FAILURE"), (8, "DELAY")];
+        let given: Vec<_> =
+            words.iter().filter(|(bit, _)| self.0 & bit != 0).map(|(_, word)| *word).collect();
+        (!given.is_empty()).then(|| given.join(","))
+    }
+}
+
+/// BODY= (RFC 6152). BINARYMIME is not offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BodyKind {
+    /// `7BIT`, or none given.
+    SevenBit,
+    /// `8BITMIME`.
+    EightBit,
+}
+
+/// Where a message came from; the facts of its Received line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The client's address; `None` for what we made ourselves or a Unix socket brought.
+    pub client: Option<IpAddr>,
+    /// The argument of HELO, EHLO or LHLO, checked; empty for what we made ourselves.
+    pub helo: Box<str>,
+    /// How it came.
+    pub protocol: Protocol,
+}
+
+/// The word after `with` in Received (RFC 3848, RFC 6531 4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    /// HELO.
+    Smtp,
+    /// EHLO.
+    Esmtp,
+    /// LHLO.
+    Lmtp,
+    /// EHLO with the SMTPUTF8 parameter.
+    Utf8Smtp,
+    /// LHLO with the SMTPUTF8 parameter.
+    Utf8Lmtp,
+    /// Made here: a bounce or a notice.
+    Local,
+}

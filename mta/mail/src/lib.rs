@@ -1,0 +1,23 @@
+//! The nouns everyone shares: address, envelope, recipient, reply, outcome, change, promise.
+//!
+//! Must never do I/O, read a clock, or grow a `util` module.
+
+pub mod address;
+pub mod change;
+pub mod envelope;
+pub mod hop;
+pub mod id;
+pub mod now;
+pub mod outcome;
+pub mod promise;
+pub mod reply;
+
+pub use address::{Address, AddressError, Domain, ReversePath};
+pub use change::Change;
+pub use envelope::{BodyKind, Envelope, Notify, Origin, Protocol, Recipient, Ret};
+pub use hop::{Host, NextHop};
+pub use id::{MessageId, TransactionId};
+pub use now::{Instant, Now, Wall};
+pub use outcome::{Outcome, Report, Stage};
+pub use promise::Durable;
+pub use reply::{Enhanced, Reply};

@@ -1,0 +1,81 @@
+//! The time as it is handed to every machine: one monotonic reading, one of the wall.
+//!
+//! Must never read a clock: the readings are made in `world` and passed down.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Monotonic time in nanoseconds since an arbitrary start of this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The arbitrary start.
+    pub const ZERO: Instant = Instant(0);
+
+    /// Makes an instant from nanoseconds since the start.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Instant(nanos)
+    }
+
+    /// Nanoseconds since the start.
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to `self`, zero where `earlier` is later.
+    pub fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl std::ops::Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, delay: Duration) -> Instant {
+        Instant(self.0.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Wall time in microseconds since 1970-01-01T00:00:00Z; may jump in both directions.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Wall(i64);
+
+impl Wall {
+    /// Makes a wall time from microseconds since 1970.
+    pub const fn from_micros(micros: i64) -> Self {
+        Wall(micros)
+    }
+
+    /// Microseconds since 1970.
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// Whole seconds since 1970, rounded down.
+    pub const fn seconds(self) -> i64 {
+        self.0.div_euclid(1_000_000)
+    }
+
+    /// The time from `earlier` to `self`, zero where `earlier` is later.
+    pub fn since(self, earlier: Wall) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl std::ops::Add<Duration> for Wall {
+    type Output = Wall;
+    fn add(self, delay: Duration) -> Wall {
+        Wall(self.0.saturating_add(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)))
+    }
+}
+
+/// The two readings that every `handle` and `poll` is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// For timeouts and rates; never jumps.
+    pub monotonic: Instant,
+    /// For what people read and for expiry; may jump.
+    pub wall: Wall,
+}

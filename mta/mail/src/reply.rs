@@ -1,0 +1,90 @@
+//! An SMTP reply: what a server says, ours or a peer's (RFC 5321 4.2, RFC 3463).
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// An enhanced status code such as `5.1.1` (RFC 3463 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Enhanced(pub u8, pub u16, pub u16);
+
+impl fmt::Display for Enhanced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// A reply; `text` has its lines apart by `\n`, without code and enhanced code, and holds only
+/// printable characters: whoever makes one from a peer's bytes has made them harmless.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Reply {
+    /// Three digits, 200 to 599.
+    pub code: u16,
+    /// The enhanced code where one was given.
+    pub enhanced: Option<Enhanced>,
+    /// The text, lines apart by `\n`.
+    pub text: Box<str>,
+}
+
+impl Reply {
+    /// A one-line reply with an enhanced code.
+    pub fn new(code: u16, enhanced: Enhanced, text: impl Into<Box<str>>) -> Self {
+        Reply { code, enhanced: Some(enhanced), text: text.into() }
+    }
+
+    /// A reply without an enhanced code (greeting, EHLO, 354).
+    pub fn plain(code: u16, text: impl Into<Box<str>>) -> Self {
+        Reply { code, enhanced: None, text: text.into() }
+    }
+
+    /// 2yz.
+    pub fn is_positive(&self) -> bool {
+        self.code / 100 == 2
+    }
+
+    /// 4yz.
+    pub fn is_transient(&self) -> bool {
+        self.code / 100 == 4
+    }
+
+    /// 5yz.
+    pub fn is_permanent(&self) -> bool {
+        self.code / 100 == 5
+    }
+
+    /// Appends the reply as it goes over the wire, each line ended by CRLF, the enhanced code
+    /// repeated on each line (RFC 2034 4).
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut lines = self.text.split('\n').peekable();
+        while let Some(line) = lines.next() {
+            let mark = if lines.peek().is_some() { '-' } else { ' ' };
+            out.extend_from_slice(format!("{}{mark}", self.code).as_bytes());
+            if let Some(enhanced) = self.enhanced {
+                out.extend_from_slice(format!("{enhanced} ").as_bytes());
+            }
+            out.extend_from_slice(line.as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.code)?;
+        if let Some(enhanced) = self.enhanced {
+            write!(f, "{enhanced} ")?;
+        }
+        f.write_str(&self.text.replace('\n', " "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_of_a_reply_carries_code_and_enhanced_code() {
+        let mut out = Vec::new();
+        Reply::new(250, Enhanced(2, 1, 0), "a\nb").encode(&mut out);
+        assert_eq!(out, b"250-2.1.0 a\r\n250 2.1.0 b\r\n");
+    }
+}

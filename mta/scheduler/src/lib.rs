@@ -1,0 +1,1 @@
+//! who is tried when, and how many at once.

@@ -1,0 +1,1 @@
+//! both ends of the conversation with the world, without I/O.

@@ -1,0 +1,1 @@
+//! the promise: append, group commit, recover, retire.

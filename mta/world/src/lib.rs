@@ -1,0 +1,1 @@
+//! what lies outside: disk, clock, chance; the real ones and the simulated ones.
