@@ -1,1 +1,13 @@
-//! daemon.
+//! Everything of Posthaste that touches the system: processes, privileges, sockets, DNS, mailbox
+//! files, settings, command line. The decisions are made in the machines it drives.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod cli;
+pub mod io;
+pub mod jail;
+pub mod log;
+pub mod mailbox;
+pub mod process;
+pub mod resolve;
+pub mod settings;

@@ -51,7 +51,11 @@ pub enum AddressError {
 impl Domain {
     /// Parses and canonicalizes a name or an address literal.
     pub fn parse(text: &str) -> Result<Domain, AddressError> {
-        if text.is_empty() { Err(AddressError::Syntax) } else { Ok(Domain(text.to_ascii_lowercase().into())) }
+        if text.is_empty() {
+            Err(AddressError::Syntax)
+        } else {
+            Ok(Domain(text.to_ascii_lowercase().into()))
+        }
     }
 
     /// The canonical text.

@@ -53,9 +53,7 @@ impl FromStr for MessageId {
 /// One attempt of one client to hand over one message. `origin` is drawn at random when a
 /// receiving process starts, `number` counts up inside it, so a restarted queue process can be
 /// asked what became of it.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TransactionId {
     /// Random name of the receiving process's life.
     pub origin: u64,

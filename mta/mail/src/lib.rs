@@ -2,6 +2,8 @@
 //!
 //! Must never do I/O, read a clock, or grow a `util` module.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod address;
 pub mod change;
 pub mod envelope;

@@ -1,1 +1,3 @@
 //! facts in, verdict out.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]

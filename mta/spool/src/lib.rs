@@ -1,1 +1,3 @@
 //! the promise: append, group commit, recover, retire.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -1,0 +1,1 @@
+//! The command line: `posthaste run | check | queue | status | spool`. Never parses mail.

@@ -1,0 +1,1 @@
+//! Sockets between our processes: framed, batched, with descriptors passed along.

@@ -1,0 +1,1 @@
+//! What a process gives up before it meets a stranger: user, root directory, files, system calls.

@@ -1,0 +1,1 @@
+//! Mailbox files: Maildir and mbox, locked, synced, many deliveries a sync.

@@ -1,0 +1,1 @@
+//! The send process.

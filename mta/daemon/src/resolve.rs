@@ -1,0 +1,1 @@
+//! DNS for `delivery`: hickory-resolver driven, answers turned into facts.

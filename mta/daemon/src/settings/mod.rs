@@ -1,0 +1,1 @@
+//! The settings file: read, checked whole, and handed to every process.
