@@ -1,3 +1,41 @@
-//! the conversations between our processes, as machines without I/O.
+//! The conversations between our processes, as machines: build id, credits, resend after a restart.
+//!
+//! Must never touch a socket or a clock: bytes come in by argument and go out as buffers.
+//!
+//! | conversation | ends | carries |
+//! |---|---|---|
+//! | [`receive`] | receive, queue | bodies and envelopes in, promises out |
+//! | [`send`] | queue, send or local | attempts and bodies out, outcomes back |
+//! | [`control`] | master, every child | sockets of new peers, settings, drain |
+//! | [`admin`] | command line, queue | questions and orders of an operator |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod control;
+pub mod frame;
+pub mod receive;
+pub mod send;
+
+/// What ends a conversation. The peer is one of ours, so every one of them is a bug or an attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// A frame is longer than [`frame::FRAME_BYTES_MAX`].
+    #[error("frame too long")]
+    FrameTooLong,
+    /// A frame does not decode.
+    #[error("frame does not decode")]
+    Garbage,
+    /// A message that is not in the table of what this end accepts now.
+    #[error("message not accepted here")]
+    NotAccepted,
+    /// The other end is another build.
+    #[error("peer is another build of posthaste; restart the service")]
+    WrongBuild,
+    /// The other end sent more than it held credit for.
+    #[error("peer sent more than its credit")]
+    OverCredit,
+    /// A `Committed` for a transaction that is not outstanding, or with another checksum.
+    #[error("answer does not fit an outstanding transaction")]
+    WrongAnswer,
+}

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// One durable change. Recipients are named by their index in the envelope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum Change {
     /// These recipients have their mail: they are never tried again.
     Delivered { message: MessageId, recipients: Vec<u32> },

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The end of one attempt for one recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum Outcome {
     /// The next hop or the mailbox has it. `relayed` says that the next hop offers no DSN, so a
     /// success notice is ours to send (RFC 3461 5.2.2).

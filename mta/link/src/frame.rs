@@ -1,0 +1,89 @@
+//! Frames on a stream: a length, a header in postcard, raw bytes to the frame's end.
+//!
+//! Must never trust a length before it has been checked against its bound.
+//!
+//! ```text
+//! +----------------+----------------------+-----------------+
+//! | length, u32 LE | header (postcard)    | tail (raw)      |
+//! +----------------+----------------------+-----------------+
+//!                  |<------------- length bytes ----------->|
+//! ```
+
+use crate::LinkError;
+use bytes::{Buf, Bytes, BytesMut};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Longest frame in bytes: an envelope of 50,000 recipients of the longest kind fits.
+pub const FRAME_BYTES_MAX: usize = 48 << 20;
+
+const LENGTH_BYTES: usize = 4;
+
+/// Makes one frame.
+pub fn encode<H: Serialize>(header: &H, tail: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(LENGTH_BYTES + 128 + tail.len());
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
+    let mut out = postcard::to_extend(header, out).expect("our own headers always encode");
+    out.extend_from_slice(tail);
+    let length = u32::try_from(out.len() - LENGTH_BYTES).expect("bounded by FRAME_BYTES_MAX");
+    out[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    Bytes::from(out)
+}
+
+/// Takes the next whole frame from what has arrived; `None` until there is one.
+pub fn decode<H: DeserializeOwned>(input: &mut BytesMut) -> Result<Option<(H, Bytes)>, LinkError> {
+    let Some(length) = input.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > FRAME_BYTES_MAX {
+        return Err(LinkError::FrameTooLong);
+    }
+    if input.len() < LENGTH_BYTES + length {
+        // A growth by the known need, so that a large body is not copied again and again.
+        input.reserve(LENGTH_BYTES + length - input.len());
+        return Ok(None);
+    }
+    input.advance(LENGTH_BYTES);
+    let mut frame = input.split_to(length).freeze();
+    let (header, tail) = postcard::take_from_bytes::<H>(&frame).map_err(|_| LinkError::Garbage)?;
+    let header_bytes = frame.len() - tail.len();
+    frame.advance(header_bytes);
+    Ok(Some((header, frame)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn frames_arrive_whole_however_the_stream_is_cut(
+            bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 1..8),
+            cut in 1usize..50,
+        ) {
+            let stream: Vec<u8> = bodies.iter().enumerate()
+                .flat_map(|(at, body)| encode(&(at as u32), body).to_vec()).collect();
+            let (mut input, mut seen) = (BytesMut::new(), Vec::new());
+            for piece in stream.chunks(cut) {
+                input.extend_from_slice(piece);
+                while let Some((at, tail)) = decode::<u32>(&mut input).unwrap() {
+                    prop_assert_eq!(at as usize, seen.len());
+                    seen.push(tail.to_vec());
+                }
+            }
+            prop_assert_eq!(seen, bodies);
+        }
+
+        #[test]
+        fn garbage_never_panics_nor_allocates_without_bound(junk in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut input = BytesMut::from(&junk[..]);
+            while let Ok(Some(_)) = decode::<(u64, Option<String>, Vec<u32>)>(&mut input) {}
+            prop_assert!(input.capacity() <= FRAME_BYTES_MAX + 8);
+        }
+    }
+
+    #[test]
+    fn a_frame_that_claims_too_much_ends_the_peer() {
+        let mut input = BytesMut::from(&u32::MAX.to_le_bytes()[..]);
+        assert_eq!(decode::<u32>(&mut input), Err(LinkError::FrameTooLong));
+    }
+}

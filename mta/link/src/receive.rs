@@ -1,0 +1,692 @@
+//! Receive and queue: bodies and envelopes in, promises out.
+//!
+//! Must never let a `250` be said without an answer of the queue process that fits an
+//! outstanding transaction, and never send more than the queue process gave credit for.
+//!
+//! After a restart of the queue process the receiving end asks what became of each transaction
+//! that was handed over and not answered. Known: promised. Unknown: handed over again if it was
+//! small enough to be kept whole, else refused (`451`). No answer in
+//! [`ANSWER_WAIT`]: closed without a reply, as RFC 1047 has it.
+
+use crate::{LinkError, frame};
+use bytes::{Bytes, BytesMut};
+use mail::{Durable, Envelope, Instant, MessageId, TransactionId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+/// How long a transaction waits for a queue process that does not answer or is not there.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(10);
+/// What a transaction costs of the credit besides its bytes.
+pub const TRANSACTION_COST_BYTES: u64 = 512;
+/// Staged bytes of one session that the queue process has not yet taken.
+pub const SESSION_BYTES_MAX: u64 = 512 << 10;
+
+/// Why a message was not taken. The receiving process makes a reply of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// `452 4.3.1`: no room.
+    Full,
+    /// `451 4.3.0`: the disk failed, or the queue process was restarted half-way.
+    Trouble,
+    /// `552 5.3.4`: larger than the spool can ever take.
+    TooLarge,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum ToQueue {
+    Hello {
+        build: u64,
+        origin: u64,
+    },
+    /// Tail: body bytes.
+    Stage {
+        number: u64,
+    },
+    /// Tail: the last body bytes.
+    Accept {
+        number: u64,
+        checksum: u32,
+        envelope: Box<Envelope>,
+    },
+    Unstage {
+        number: u64,
+    },
+    Question {
+        numbers: Vec<u64>,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum ToReceiver {
+    Welcome {
+        build: u64,
+        credit_bytes: u64,
+    },
+    /// `session` of the design is part of `number`: one number is one transaction of one session.
+    Committed {
+        number: u64,
+        message: MessageId,
+        checksum: u32,
+    },
+    Refused {
+        number: u64,
+        refusal: Refusal,
+    },
+    /// The answer to a question: it is durable.
+    Known {
+        number: u64,
+        message: MessageId,
+    },
+    /// The answer to a question: it never became durable and never will.
+    Unknown {
+        number: u64,
+    },
+    Credit {
+        bytes: u64,
+    },
+    Taken {
+        number: u64,
+        bytes: u64,
+    },
+}
+
+/// What the receiving process is told.
+#[derive(Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are named in the line of their variant")]
+pub enum ReceiverEvent {
+    /// Say `250`.
+    Promised { number: u64, durable: Durable },
+    /// Say why not.
+    Refused { number: u64, refusal: Refusal },
+    /// Close without a reply (RFC 1047): nobody knows what became of it.
+    Abandoned { number: u64 },
+    /// Sessions that waited for credit may go on.
+    Credit,
+}
+
+#[derive(Debug, Default)]
+struct Transaction {
+    /// Checksum of the body so far.
+    checksum: u32,
+    /// Bytes that hold credit.
+    cost: u64,
+    /// Staged bytes that the queue process has not taken.
+    untaken: u64,
+    /// Handed over; waiting for the answer.
+    handed_over: bool,
+    /// Something was staged in a life of the queue process that is over.
+    broken: bool,
+    /// The whole of it, to be handed over again.
+    whole: Option<Bytes>,
+}
+
+/// The receiving process's end.
+#[derive(Debug)]
+pub struct ReceiverEnd {
+    build: u64,
+    origin: u64,
+    connected: bool,
+    welcomed: bool,
+    credit: u64,
+    waiting_for_credit: bool,
+    /// Since when there has been no queue process that answers.
+    answer_by: Option<Instant>,
+    transactions: BTreeMap<u64, Transaction>,
+    output: VecDeque<Bytes>,
+    events: VecDeque<ReceiverEvent>,
+}
+
+impl ReceiverEnd {
+    /// `origin` is drawn at random at the start of the process.
+    pub fn new(build: u64, origin: u64) -> Self {
+        ReceiverEnd {
+            build,
+            origin,
+            connected: false,
+            welcomed: false,
+            credit: 0,
+            waiting_for_credit: false,
+            answer_by: None,
+            transactions: BTreeMap::new(),
+            output: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The name of this life.
+    pub fn origin(&self) -> u64 {
+        self.origin
+    }
+
+    /// A stream to a queue process is there.
+    pub fn connected(&mut self, now: Instant) {
+        self.disconnected(now);
+        self.connected = true;
+        let hello = ToQueue::Hello { build: self.build, origin: self.origin };
+        self.output.push_back(frame::encode(&hello, &[]));
+        let numbers: Vec<u64> = self.handed_over().collect();
+        if !numbers.is_empty() {
+            self.output.push_back(frame::encode(&ToQueue::Question { numbers }, &[]));
+        }
+    }
+
+    /// The queue process is gone: what was half staged cannot go on.
+    pub fn disconnected(&mut self, now: Instant) {
+        self.output.clear();
+        self.connected = false;
+        self.welcomed = false;
+        self.credit = 0;
+        for transaction in self.transactions.values_mut().filter(|t| !t.handed_over) {
+            transaction.broken |= transaction.cost > 0;
+        }
+        self.answer_by.get_or_insert(now + ANSWER_WAIT);
+    }
+
+    fn handed_over(&self) -> impl Iterator<Item = u64> + '_ {
+        self.transactions.iter().filter(|(_, t)| t.handed_over).map(|(number, _)| *number)
+    }
+
+    /// Whether a session may read more of its client now. `false` is followed by
+    /// [`ReceiverEvent::Credit`] when it is worth asking again.
+    pub fn may_stage(&mut self, number: u64) -> bool {
+        let transaction = self.transactions.get(&number);
+        let broken = transaction.is_some_and(|t| t.broken);
+        let within = transaction.is_none_or(|t| t.untaken < SESSION_BYTES_MAX);
+        let may = broken || (self.welcomed && self.credit > 0 && within);
+        self.waiting_for_credit |= !may;
+        may
+    }
+
+    /// Hands over bytes of a body that is not yet at its end.
+    pub fn stage(&mut self, number: u64, bytes: &[u8]) {
+        let cost = bytes.len() as u64;
+        let transaction = self.transactions.entry(number).or_default();
+        transaction.checksum = crc32c::crc32c_append(transaction.checksum, bytes);
+        if transaction.broken {
+            return;
+        }
+        transaction.cost += cost;
+        transaction.untaken += cost;
+        self.credit = self.credit.saturating_sub(cost);
+        self.output.push_back(frame::encode(&ToQueue::Stage { number }, bytes));
+    }
+
+    /// Hands over the end of a body and its envelope; the answer comes as an event.
+    pub fn accept(&mut self, number: u64, envelope: Envelope, last: &[u8]) {
+        let transaction = self.transactions.entry(number).or_default();
+        if transaction.broken {
+            self.transactions.remove(&number);
+            self.events.push_back(ReceiverEvent::Refused { number, refusal: Refusal::Trouble });
+            return;
+        }
+        let checksum = crc32c::crc32c_append(transaction.checksum, last);
+        let header = ToQueue::Accept { number, checksum, envelope: Box::new(envelope) };
+        let frame = frame::encode(&header, last);
+        let cost = last.len() as u64 + TRANSACTION_COST_BYTES;
+        transaction.whole = (transaction.cost == 0).then(|| frame.clone());
+        transaction.checksum = checksum;
+        transaction.cost += cost;
+        transaction.handed_over = true;
+        self.credit = self.credit.saturating_sub(cost);
+        if self.connected {
+            self.output.push_back(frame);
+        }
+    }
+
+    /// The client gave up, or the session refused the message.
+    pub fn unstage(&mut self, number: u64) {
+        let Some(transaction) = self.transactions.remove(&number) else { return };
+        if self.connected && !transaction.broken {
+            self.output.push_back(frame::encode(&ToQueue::Unstage { number }, &[]));
+        }
+    }
+
+    /// Takes what has arrived.
+    pub fn handle(&mut self, input: &mut BytesMut) -> Result<(), LinkError> {
+        while let Some((message, _)) = frame::decode::<ToReceiver>(input)? {
+            self.take(message)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: ToReceiver) -> Result<(), LinkError> {
+        match message {
+            ToReceiver::Welcome { build, .. } if build != self.build => {
+                return Err(LinkError::WrongBuild);
+            }
+            ToReceiver::Welcome { credit_bytes, .. } => {
+                self.welcomed = true;
+                self.answer_by = None;
+                self.give(credit_bytes);
+            }
+            _ if !self.welcomed => return Err(LinkError::NotAccepted),
+            ToReceiver::Committed { number, message, checksum } => {
+                self.committed(number, message, Some(checksum))?;
+            }
+            ToReceiver::Known { number, message } => self.committed(number, message, None)?,
+            ToReceiver::Refused { number, refusal } => {
+                self.transactions.remove(&number);
+                self.events.push_back(ReceiverEvent::Refused { number, refusal });
+            }
+            ToReceiver::Unknown { number } => self.unknown(number),
+            ToReceiver::Credit { bytes } => self.give(bytes),
+            ToReceiver::Taken { number, bytes } => {
+                if let Some(transaction) = self.transactions.get_mut(&number) {
+                    transaction.untaken = transaction.untaken.saturating_sub(bytes);
+                }
+                self.give(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// The one place outside the spool where a `Durable` is made: from an answer that names an
+    /// outstanding transaction of this life and repeats the checksum of what was handed over.
+    /// The answer to a question has no checksum: the bytes were checked when they were handed to
+    /// a former life of the queue process, and the transaction's id was in the durable record.
+    fn committed(
+        &mut self,
+        number: u64,
+        message: MessageId,
+        checksum: Option<u32>,
+    ) -> Result<(), LinkError> {
+        let fits = |transaction: &Transaction| {
+            transaction.handed_over && checksum.is_none_or(|sum| sum == transaction.checksum)
+        };
+        if !self.transactions.get(&number).is_some_and(fits) {
+            return Err(LinkError::WrongAnswer);
+        }
+        self.transactions.remove(&number);
+        let durable = Durable::proven(message, TransactionId { origin: self.origin, number });
+        self.events.push_back(ReceiverEvent::Promised { number, durable });
+        Ok(())
+    }
+
+    fn unknown(&mut self, number: u64) {
+        let Some(transaction) = self.transactions.get(&number) else { return };
+        match &transaction.whole {
+            Some(whole) => {
+                self.credit = self.credit.saturating_sub(transaction.cost);
+                self.output.push_back(whole.clone());
+            }
+            None => {
+                self.transactions.remove(&number);
+                self.events.push_back(ReceiverEvent::Refused { number, refusal: Refusal::Trouble });
+            }
+        }
+    }
+
+    fn give(&mut self, bytes: u64) {
+        self.credit = self.credit.saturating_add(bytes);
+        if std::mem::take(&mut self.waiting_for_credit) {
+            self.events.push_back(ReceiverEvent::Credit);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is to be called.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        self.answer_by.filter(|_| self.handed_over().next().is_some())
+    }
+
+    /// Gives up what has waited for an answer too long (RFC 1047).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.answer_by.is_none_or(|by| now < by) {
+            return;
+        }
+        let numbers: Vec<u64> = self.handed_over().collect();
+        for number in numbers {
+            self.transactions.remove(&number);
+            self.events.push_back(ReceiverEvent::Abandoned { number });
+        }
+        self.answer_by = Some(now + ANSWER_WAIT);
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<ReceiverEvent> {
+        self.events.pop_front()
+    }
+
+    /// Frames to be written, in order.
+    pub fn output(&mut self) -> &mut VecDeque<Bytes> {
+        &mut self.output
+    }
+
+    /// A queue process answers.
+    pub fn is_welcomed(&self) -> bool {
+        self.welcomed
+    }
+
+    /// Transactions that are staged or wait for an answer.
+    pub fn outstanding(&self) -> usize {
+        self.transactions.len()
+    }
+}
+
+/// What the queue process is told by one receiving process.
+#[derive(Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are named in the line of their variant")]
+pub enum QueueEvent {
+    /// Body bytes, in order.
+    Stage { transaction: TransactionId, bytes: Bytes },
+    /// The last body bytes, and the envelope. To be answered with [`QueueEnd::committed`] or
+    /// [`QueueEnd::refused`].
+    Accept { transaction: TransactionId, envelope: Box<Envelope>, bytes: Bytes },
+    /// Forget what was staged.
+    Unstage { transaction: TransactionId },
+    /// What became of it? To be answered with [`QueueEnd::known`] or [`QueueEnd::unknown`].
+    Question { transaction: TransactionId },
+}
+
+#[derive(Debug, Default)]
+struct Staged {
+    cost: u64,
+    checksum: u32,
+}
+
+/// The queue process's end; made anew for each stream.
+#[derive(Debug)]
+pub struct QueueEnd {
+    build: u64,
+    origin: Option<u64>,
+    /// All the credit there is.
+    credit_bytes: u64,
+    /// Bytes staged and not given back.
+    outstanding_bytes: u64,
+    staged: HashMap<u64, Staged>,
+    output: VecDeque<Bytes>,
+    events: VecDeque<QueueEvent>,
+    /// Credit to be given back with the next answer.
+    freed: u64,
+}
+
+impl QueueEnd {
+    /// `credit_bytes` is all that the receiver may have staged and unanswered at once.
+    pub fn new(build: u64, credit_bytes: u64) -> Self {
+        QueueEnd {
+            build,
+            origin: None,
+            credit_bytes,
+            outstanding_bytes: 0,
+            staged: HashMap::new(),
+            output: VecDeque::new(),
+            events: VecDeque::new(),
+            freed: 0,
+        }
+    }
+
+    /// Takes what has arrived.
+    pub fn handle(&mut self, input: &mut BytesMut) -> Result<(), LinkError> {
+        while let Some((message, tail)) = frame::decode::<ToQueue>(input)? {
+            let Some(origin) = self.origin else {
+                self.greet(message)?;
+                continue;
+            };
+            self.take(origin, message, tail)?;
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self, message: ToQueue) -> Result<(), LinkError> {
+        match message {
+            ToQueue::Hello { build, .. } if build != self.build => Err(LinkError::WrongBuild),
+            ToQueue::Hello { origin, .. } => {
+                self.origin = Some(origin);
+                let (build, credit_bytes) = (self.build, self.credit_bytes);
+                let welcome = ToReceiver::Welcome { build, credit_bytes };
+                self.output.push_back(frame::encode(&welcome, &[]));
+                Ok(())
+            }
+            _ => Err(LinkError::NotAccepted),
+        }
+    }
+
+    fn take(&mut self, origin: u64, message: ToQueue, bytes: Bytes) -> Result<(), LinkError> {
+        match message {
+            ToQueue::Hello { .. } => return Err(LinkError::NotAccepted),
+            ToQueue::Stage { number } => {
+                self.stage(number, &bytes, 0)?;
+                let transaction = TransactionId { origin, number };
+                self.events.push_back(QueueEvent::Stage { transaction, bytes });
+            }
+            ToQueue::Accept { number, checksum, envelope } => {
+                let found = self.stage(number, &bytes, TRANSACTION_COST_BYTES)?;
+                if found != checksum {
+                    return Err(LinkError::Garbage);
+                }
+                let transaction = TransactionId { origin, number };
+                self.events.push_back(QueueEvent::Accept { transaction, envelope, bytes });
+            }
+            ToQueue::Unstage { number } => {
+                self.free(number);
+                self.credit();
+                let transaction = TransactionId { origin, number };
+                self.events.push_back(QueueEvent::Unstage { transaction });
+            }
+            ToQueue::Question { numbers } => {
+                let questions = numbers.into_iter().map(|number| QueueEvent::Question {
+                    transaction: TransactionId { origin, number },
+                });
+                self.events.extend(questions);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sessions may overdraw by what each of them last read; twice the credit is a broken peer.
+    fn stage(&mut self, number: u64, bytes: &[u8], extra: u64) -> Result<u32, LinkError> {
+        let cost = bytes.len() as u64 + extra;
+        let staged = self.staged.entry(number).or_default();
+        staged.cost += cost;
+        staged.checksum = crc32c::crc32c_append(staged.checksum, bytes);
+        let checksum = staged.checksum;
+        self.outstanding_bytes += cost;
+        if self.outstanding_bytes > self.credit_bytes * 2 + frame::FRAME_BYTES_MAX as u64 {
+            return Err(LinkError::OverCredit);
+        }
+        Ok(checksum)
+    }
+
+    /// Bytes of a body that is not yet at its end have gone to the log: the session may go on.
+    pub fn taken(&mut self, transaction: TransactionId, bytes: u64) {
+        let number = transaction.number;
+        let Some(staged) = self.staged.get_mut(&number) else { return };
+        let bytes = bytes.min(staged.cost);
+        staged.cost -= bytes;
+        self.outstanding_bytes -= bytes;
+        self.output.push_back(frame::encode(&ToReceiver::Taken { number, bytes }, &[]));
+    }
+
+    /// The message is durable. The proof is spent here and made anew by the receiving end.
+    pub fn committed(&mut self, durable: Durable) {
+        let (number, message) = (durable.transaction().number, durable.message());
+        let Some(staged) = self.staged.get(&number) else { return };
+        let checksum = staged.checksum;
+        self.free(number);
+        let committed = ToReceiver::Committed { number, message, checksum };
+        self.output.push_back(frame::encode(&committed, &[]));
+    }
+
+    /// The answer to a question: a former life of ours made it durable.
+    pub fn known(&mut self, transaction: TransactionId, message: MessageId) {
+        let known = ToReceiver::Known { number: transaction.number, message };
+        self.output.push_back(frame::encode(&known, &[]));
+    }
+
+    /// The message was not taken.
+    pub fn refused(&mut self, transaction: TransactionId, refusal: Refusal) {
+        let number = transaction.number;
+        self.free(number);
+        self.output.push_back(frame::encode(&ToReceiver::Refused { number, refusal }, &[]));
+    }
+
+    /// Nothing is known of it: it never became durable and never will.
+    pub fn unknown(&mut self, transaction: TransactionId) {
+        let unknown = ToReceiver::Unknown { number: transaction.number };
+        self.output.push_back(frame::encode(&unknown, &[]));
+    }
+
+    fn free(&mut self, number: u64) {
+        if let Some(staged) = self.staged.remove(&number) {
+            self.outstanding_bytes -= staged.cost;
+            self.freed += staged.cost;
+        }
+    }
+
+    /// Gives freed credit back; called once after a group of answers.
+    pub fn credit(&mut self) {
+        let bytes = std::mem::take(&mut self.freed);
+        if bytes > 0 {
+            self.output.push_back(frame::encode(&ToReceiver::Credit { bytes }, &[]));
+        }
+    }
+
+    /// Transactions that are staged without an answer: to be unstaged when the stream ends.
+    pub fn outstanding(&self) -> impl Iterator<Item = TransactionId> + '_ {
+        let origin = self.origin.unwrap_or_default();
+        self.staged.keys().map(move |number| TransactionId { origin, number: *number })
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<QueueEvent> {
+        self.events.pop_front()
+    }
+
+    /// Frames to be written, in order.
+    pub fn output(&mut self) -> &mut VecDeque<Bytes> {
+        &mut self.output
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{BodyKind, Origin, Protocol, ReversePath, Wall};
+
+    const NOW: Instant = Instant::ZERO;
+
+    fn envelope() -> Envelope {
+        let origin = Origin { client: None, helo: "h".into(), protocol: Protocol::Esmtp };
+        Envelope {
+            sender: ReversePath::Null,
+            ret: None,
+            envid: None,
+            body: BodyKind::SevenBit,
+            smtputf8: false,
+            origin,
+            arrived: Wall::default(),
+            recipients: vec![],
+        }
+    }
+
+    fn carry(from: &mut VecDeque<Bytes>) -> BytesMut {
+        from.drain(..).flatten().collect()
+    }
+
+    fn meet(receiver: &mut ReceiverEnd) -> QueueEnd {
+        let mut queue = QueueEnd::new(1, 10_000);
+        receiver.connected(NOW);
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        receiver.handle(&mut carry(queue.output())).unwrap();
+        queue
+    }
+
+    fn handed_over(queue: &mut QueueEnd) -> TransactionId {
+        loop {
+            match queue.poll() {
+                Some(QueueEvent::Accept { transaction, .. }) => return transaction,
+                Some(_) => {}
+                None => panic!("nothing was handed over"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_promise_needs_an_answer_that_fits_an_outstanding_transaction() {
+        let mut receiver = ReceiverEnd::new(1, 9);
+        let mut queue = meet(&mut receiver);
+        receiver.stage(1, b"half");
+        receiver.accept(1, envelope(), b"rest");
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        let transaction = handed_over(&mut queue);
+        queue.committed(Durable::proven(MessageId(5), transaction));
+        let mut answer = carry(queue.output());
+        receiver.handle(&mut answer.clone()).unwrap();
+        let Some(ReceiverEvent::Promised { number: 1, durable }) = receiver.poll() else {
+            panic!()
+        };
+        assert_eq!(durable.message(), MessageId(5));
+        assert_eq!(receiver.handle(&mut answer), Err(LinkError::WrongAnswer), "said twice");
+        for (number, checksum) in [(2, 0), (1, 1)] {
+            receiver.accept(number, envelope(), b"x");
+            let wrong = ToReceiver::Committed { number: 1, message: MessageId(6), checksum };
+            let mut wrong = BytesMut::from(&frame::encode(&wrong, &[])[..]);
+            assert_eq!(receiver.handle(&mut wrong), Err(LinkError::WrongAnswer));
+        }
+    }
+
+    #[test]
+    fn a_small_message_is_handed_over_again_to_a_new_queue_process_that_does_not_know_it() {
+        let mut receiver = ReceiverEnd::new(1, 9);
+        let mut queue = meet(&mut receiver);
+        receiver.accept(1, envelope(), b"small");
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        receiver.disconnected(NOW);
+        let mut queue = meet(&mut receiver);
+        let transaction = TransactionId { origin: 9, number: 1 };
+        assert_eq!(queue.poll(), Some(QueueEvent::Question { transaction }));
+        queue.unknown(transaction);
+        receiver.handle(&mut carry(queue.output())).unwrap();
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        assert_eq!(handed_over(&mut queue), transaction);
+    }
+
+    #[test]
+    fn a_message_that_a_former_life_made_durable_is_promised_and_a_half_staged_one_refused() {
+        let mut receiver = ReceiverEnd::new(1, 9);
+        meet(&mut receiver);
+        receiver.accept(1, envelope(), b"small");
+        receiver.stage(2, b"half");
+        receiver.disconnected(NOW);
+        let mut queue = meet(&mut receiver);
+        queue.known(TransactionId { origin: 9, number: 1 }, MessageId(5));
+        receiver.handle(&mut carry(queue.output())).unwrap();
+        assert!(matches!(receiver.poll(), Some(ReceiverEvent::Promised { number: 1, .. })));
+        receiver.stage(2, b"more");
+        receiver.accept(2, envelope(), b"end");
+        let refused = ReceiverEvent::Refused { number: 2, refusal: Refusal::Trouble };
+        assert_eq!(receiver.poll(), Some(refused));
+    }
+
+    #[test]
+    fn without_a_queue_process_for_ten_seconds_a_transaction_is_abandoned_without_a_reply() {
+        let mut receiver = ReceiverEnd::new(1, 9);
+        meet(&mut receiver);
+        receiver.accept(1, envelope(), b"small");
+        receiver.disconnected(NOW);
+        assert_eq!(receiver.next_wakeup(), Some(NOW + ANSWER_WAIT));
+        receiver.handle_timeout(NOW + ANSWER_WAIT / 2);
+        assert_eq!(receiver.poll(), None);
+        receiver.handle_timeout(NOW + ANSWER_WAIT);
+        assert_eq!(receiver.poll(), Some(ReceiverEvent::Abandoned { number: 1 }));
+    }
+
+    #[test]
+    fn credit_is_spent_by_staging_and_comes_back_with_the_answer() {
+        let mut receiver = ReceiverEnd::new(1, 9);
+        assert!(!receiver.may_stage(1), "no queue process, no credit");
+        let mut queue = meet(&mut receiver);
+        assert_eq!(receiver.poll(), Some(ReceiverEvent::Credit));
+        receiver.stage(1, &[0; 10_000]);
+        assert!(!receiver.may_stage(2));
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        queue.taken(TransactionId { origin: 9, number: 1 }, 4_000);
+        receiver.handle(&mut carry(queue.output())).unwrap();
+        assert!(receiver.may_stage(2));
+        receiver.unstage(1);
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        receiver.handle(&mut carry(queue.output())).unwrap();
+        assert_eq!(receiver.credit, 10_000);
+        assert_eq!(queue.outstanding_bytes, 0);
+    }
+}

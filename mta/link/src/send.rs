@@ -1,0 +1,513 @@
+//! Queue and a sending process (send or local): attempts and bodies out, outcomes back.
+//!
+//! Must never let an outcome be lost by the restart of either end: the sending end keeps each
+//! until the queue end says that it is recorded, and says it again to a new queue process.
+//!
+//! A body crosses once for each sending process: it comes with the first attempt that needs it
+//! and both ends keep the same count of unacknowledged attempts; the sending end may drop it
+//! when that is zero. Bodies over [`INLINE_BYTES_MAX`] are fetched in chunks instead.
+
+use crate::{LinkError, frame};
+use bytes::{Bytes, BytesMut};
+use mail::{BodyKind, MessageId, NextHop, Outcome, Recipient, Ret, ReversePath, Wall};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Largest body (with our own headers) in bytes that comes along with its first attempt.
+pub const INLINE_BYTES_MAX: u64 = 64 << 10;
+/// Longest chunk in bytes that may be fetched at once.
+pub const CHUNK_BYTES_MAX: u32 = 256 << 10;
+
+/// One try of some recipients of one message at one next hop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Unique over all lives of the queue process.
+    pub attempt: u64,
+    /// The message.
+    pub message: MessageId,
+    /// Where to.
+    pub hop: NextHop,
+    /// At most so many connections to this next hop at once from this process.
+    pub connections_max: u32,
+    /// A connection is closed after so many messages.
+    pub messages_per_connection_max: u32,
+    /// MAIL FROM.
+    pub sender: ReversePath,
+    /// RET.
+    pub ret: Option<Ret>,
+    /// ENVID, xtext.
+    pub envid: Option<Box<str>>,
+    /// BODY=.
+    pub body: BodyKind,
+    /// SMTPUTF8.
+    pub smtputf8: bool,
+    /// When the message came.
+    pub arrived: Wall,
+    /// When this attempt became due: the end of the station `schedule`.
+    pub due: Wall,
+    /// Attempts made before this one.
+    pub attempts_before: u16,
+    /// Our headers and the sender's bytes together.
+    pub body_bytes: u64,
+    /// Of these, our headers.
+    pub prefix_bytes: u32,
+    /// Index in the envelope, and the recipient.
+    pub recipients: Vec<(u32, Recipient)>,
+}
+
+/// What became of one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Result {
+    /// The attempt.
+    pub attempt: u64,
+    /// Its message.
+    pub message: MessageId,
+    /// One for each recipient of the attempt.
+    pub outcomes: Vec<(u32, Outcome)>,
+}
+
+/// An attempt that a sending process has under way, told to a new queue process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnderWay {
+    /// The attempt's id in the former life.
+    pub attempt: u64,
+    /// The message.
+    pub message: MessageId,
+    /// Indices.
+    pub recipients: Vec<u32>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum ToSender {
+    Welcome {
+        build: u64,
+    },
+    /// Tail: the body, if `inline`.
+    Attempt {
+        attempt: Box<Attempt>,
+        inline: bool,
+    },
+    /// Tail: the bytes.
+    Chunk {
+        attempt: u64,
+        offset: u64,
+    },
+    ChunkBad {
+        attempt: u64,
+    },
+    Recorded {
+        attempts: Vec<u64>,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum ToQueue {
+    Hello { build: u64, life: u64, capacity: u32, under_way: Vec<UnderWay> },
+    Result(Result),
+    Fetch { attempt: u64, message: MessageId, offset: u64, bytes: u32 },
+}
+
+/// What the sending process is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are named in the line of their variant")]
+pub enum SenderEvent {
+    /// Try this. `body` is there when `body_bytes` is at most [`INLINE_BYTES_MAX`].
+    Attempt { attempt: Box<Attempt>, body: Option<Bytes> },
+    /// The answer to a fetch, in the order of the fetches of one attempt.
+    Chunk { attempt: u64, offset: u64, bytes: Bytes },
+    /// The body is damaged: end the attempt before the final dot.
+    ChunkBad { attempt: u64 },
+}
+
+/// The sending process's end.
+#[derive(Debug)]
+pub struct SenderEnd {
+    build: u64,
+    life: u64,
+    capacity: u32,
+    welcomed: bool,
+    /// Attempts without a result, and results that are not recorded.
+    open: BTreeMap<u64, Open>,
+    bodies: HashMap<MessageId, (Bytes, u32)>,
+    output: VecDeque<Bytes>,
+    events: VecDeque<SenderEvent>,
+}
+
+#[derive(Debug)]
+struct Open {
+    message: MessageId,
+    recipients: Vec<u32>,
+    result: Option<Bytes>,
+    holds_body: bool,
+}
+
+impl SenderEnd {
+    /// `life` is drawn at random at the start of the process; `capacity` is how many attempts
+    /// it takes at once.
+    pub fn new(build: u64, life: u64, capacity: u32) -> Self {
+        SenderEnd {
+            build,
+            life,
+            capacity,
+            welcomed: false,
+            open: BTreeMap::new(),
+            bodies: HashMap::new(),
+            output: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// A stream to a queue process is there: says what is under way and repeats each result
+    /// that was not recorded. Fetches under way are to be made again by the caller.
+    pub fn connected(&mut self) {
+        self.output.clear();
+        self.welcomed = false;
+        self.bodies.clear();
+        for open in self.open.values_mut() {
+            open.holds_body = false;
+        }
+        let under_way = self
+            .open
+            .iter()
+            .map(|(attempt, open)| UnderWay {
+                attempt: *attempt,
+                message: open.message,
+                recipients: open.recipients.clone(),
+            })
+            .collect();
+        let hello = ToQueue::Hello {
+            build: self.build,
+            life: self.life,
+            capacity: self.capacity,
+            under_way,
+        };
+        self.output.push_back(frame::encode(&hello, &[]));
+        self.output.extend(self.open.values().filter_map(|open| open.result.clone()));
+    }
+
+    /// Takes what has arrived.
+    pub fn handle(&mut self, input: &mut BytesMut) -> std::result::Result<(), LinkError> {
+        while let Some((message, tail)) = frame::decode::<ToSender>(input)? {
+            self.accept(message, tail)?;
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, message: ToSender, tail: Bytes) -> std::result::Result<(), LinkError> {
+        match message {
+            ToSender::Welcome { build } if build != self.build => Err(LinkError::WrongBuild),
+            ToSender::Welcome { .. } => {
+                self.welcomed = true;
+                Ok(())
+            }
+            _ if !self.welcomed => Err(LinkError::NotAccepted),
+            ToSender::Attempt { attempt, inline } => self.attempt(attempt, inline.then_some(tail)),
+            ToSender::Chunk { attempt, offset } => {
+                self.events.push_back(SenderEvent::Chunk { attempt, offset, bytes: tail });
+                Ok(())
+            }
+            ToSender::ChunkBad { attempt } => {
+                self.events.push_back(SenderEvent::ChunkBad { attempt });
+                Ok(())
+            }
+            ToSender::Recorded { attempts } => {
+                attempts.into_iter().for_each(|attempt| self.recorded(attempt));
+                Ok(())
+            }
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        attempt: Box<Attempt>,
+        inline: Option<Bytes>,
+    ) -> std::result::Result<(), LinkError> {
+        let small = attempt.body_bytes <= INLINE_BYTES_MAX;
+        if let Some(body) = inline {
+            // A copy of its own: the frame shares its allocation with many others, which one
+            // slow attempt would keep alive.
+            self.bodies.insert(attempt.message, (Bytes::copy_from_slice(&body), 0));
+        }
+        let body = match self.bodies.get_mut(&attempt.message) {
+            Some((body, users)) if small => {
+                *users += 1;
+                Some(body.clone())
+            }
+            None if !small => None,
+            _ => return Err(LinkError::Garbage),
+        };
+        let open = Open {
+            message: attempt.message,
+            recipients: attempt.recipients.iter().map(|(index, _)| *index).collect(),
+            result: None,
+            holds_body: body.is_some(),
+        };
+        self.open.insert(attempt.attempt, open);
+        self.events.push_back(SenderEvent::Attempt { attempt, body });
+        Ok(())
+    }
+
+    fn recorded(&mut self, attempt: u64) {
+        let Some(open) = self.open.remove(&attempt) else { return };
+        if !open.holds_body {
+            return;
+        }
+        if let Some((_, users)) = self.bodies.get_mut(&open.message) {
+            *users -= 1;
+            if *users == 0 {
+                self.bodies.remove(&open.message);
+            }
+        }
+    }
+
+    /// Says what became of an attempt; kept until the queue process has recorded it.
+    pub fn result(&mut self, result: Result) {
+        let attempt = result.attempt;
+        let frame = frame::encode(&ToQueue::Result(result), &[]);
+        if let Some(open) = self.open.get_mut(&attempt) {
+            open.result = Some(frame.clone());
+            self.output.push_back(frame);
+        }
+    }
+
+    /// Asks for bytes of a body that is not inline.
+    pub fn fetch(&mut self, attempt: u64, message: MessageId, offset: u64, bytes: u32) {
+        let bytes = bytes.min(CHUNK_BYTES_MAX);
+        let fetch = ToQueue::Fetch { attempt, message, offset, bytes };
+        self.output.push_back(frame::encode(&fetch, &[]));
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<SenderEvent> {
+        self.events.pop_front()
+    }
+
+    /// Frames to be written, in order.
+    pub fn output(&mut self) -> &mut VecDeque<Bytes> {
+        &mut self.output
+    }
+
+    /// Attempts that have no result yet.
+    pub fn under_way(&self) -> usize {
+        self.open.values().filter(|open| open.result.is_none()).count()
+    }
+}
+
+/// What the queue process is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are named in the line of their variant")]
+pub enum QueueEvent {
+    /// The sending process is there, with what it has under way from a former life of ours.
+    Hello { life: u64, capacity: u32, under_way: Vec<UnderWay> },
+    /// What became of an attempt. To be answered with [`QueueEnd::recorded`] when durable.
+    Result(Result),
+    /// To be answered with [`QueueEnd::chunk`].
+    Fetch { attempt: u64, message: MessageId, offset: u64, bytes: u32 },
+}
+
+/// The queue process's end; made anew for each stream.
+#[derive(Debug)]
+pub struct QueueEnd {
+    build: u64,
+    greeted: bool,
+    /// Message of each unacknowledged attempt that shares an inline body.
+    open: HashMap<u64, MessageId>,
+    held: HashMap<MessageId, u32>,
+    output: VecDeque<Bytes>,
+    events: VecDeque<QueueEvent>,
+}
+
+impl QueueEnd {
+    /// A stream to a sending process is there.
+    pub fn new(build: u64) -> Self {
+        QueueEnd {
+            build,
+            greeted: false,
+            open: HashMap::new(),
+            held: HashMap::new(),
+            output: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Takes what has arrived.
+    pub fn handle(&mut self, input: &mut BytesMut) -> std::result::Result<(), LinkError> {
+        while let Some((message, _)) = frame::decode::<ToQueue>(input)? {
+            match message {
+                ToQueue::Hello { build, .. } if build != self.build => {
+                    return Err(LinkError::WrongBuild);
+                }
+                ToQueue::Hello { life, capacity, under_way, .. } if !self.greeted => {
+                    self.greeted = true;
+                    let welcome = ToSender::Welcome { build: self.build };
+                    self.output.push_back(frame::encode(&welcome, &[]));
+                    self.events.push_back(QueueEvent::Hello { life, capacity, under_way });
+                }
+                _ if !self.greeted => return Err(LinkError::NotAccepted),
+                ToQueue::Hello { .. } => return Err(LinkError::NotAccepted),
+                ToQueue::Result(result) => self.events.push_back(QueueEvent::Result(result)),
+                ToQueue::Fetch { attempt, message, offset, bytes } => {
+                    let bytes = bytes.min(CHUNK_BYTES_MAX);
+                    let fetch = QueueEvent::Fetch { attempt, message, offset, bytes };
+                    self.events.push_back(fetch);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the other end holds this message's inline body, so that it need not be read.
+    pub fn holds(&self, message: MessageId) -> bool {
+        self.held.contains_key(&message)
+    }
+
+    /// Hands out an attempt; `body` must be there when it is small and not [`held`](Self::holds).
+    pub fn attempt(&mut self, attempt: Attempt, body: Option<&[u8]>) {
+        let small = attempt.body_bytes <= INLINE_BYTES_MAX;
+        debug_assert!(!small || body.is_some() || self.holds(attempt.message));
+        if small {
+            *self.held.entry(attempt.message).or_insert(0) += 1;
+            self.open.insert(attempt.attempt, attempt.message);
+        }
+        let header = ToSender::Attempt { inline: body.is_some(), attempt: Box::new(attempt) };
+        self.output.push_back(frame::encode(&header, body.unwrap_or_default()));
+    }
+
+    /// Answers a fetch.
+    pub fn chunk(&mut self, attempt: u64, offset: u64, bytes: &[u8]) {
+        self.output.push_back(frame::encode(&ToSender::Chunk { attempt, offset }, bytes));
+    }
+
+    /// Answers a fetch of a damaged body.
+    pub fn chunk_bad(&mut self, attempt: u64) {
+        self.output.push_back(frame::encode(&ToSender::ChunkBad { attempt }, &[]));
+    }
+
+    /// The results of these attempts are durable, or need not be.
+    pub fn recorded(&mut self, attempts: Vec<u64>) {
+        for attempt in &attempts {
+            let Some(message) = self.open.remove(attempt) else { continue };
+            if let Some(users) = self.held.get_mut(&message) {
+                *users -= 1;
+                if *users == 0 {
+                    self.held.remove(&message);
+                }
+            }
+        }
+        self.output.push_back(frame::encode(&ToSender::Recorded { attempts }, &[]));
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<QueueEvent> {
+        self.events.pop_front()
+    }
+
+    /// Frames to be written, in order.
+    pub fn output(&mut self) -> &mut VecDeque<Bytes> {
+        &mut self.output
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{Address, Enhanced, Notify, Reply, Report, Stage};
+
+    fn attempt(id: u64, message: u64, body_bytes: u64) -> Attempt {
+        let address = Address::parse("a@example.org", false).unwrap();
+        Attempt {
+            attempt: id,
+            message: MessageId(message),
+            hop: NextHop::Local,
+            connections_max: 1,
+            messages_per_connection_max: 1,
+            sender: ReversePath::Null,
+            ret: None,
+            envid: None,
+            body: BodyKind::SevenBit,
+            smtputf8: false,
+            arrived: Wall::default(),
+            due: Wall::default(),
+            attempts_before: 0,
+            body_bytes,
+            prefix_bytes: 0,
+            recipients: vec![(0, Recipient { address, notify: Notify::DEFAULT, orcpt: None })],
+        }
+    }
+
+    fn result(id: u64, message: u64) -> Result {
+        let report = Report {
+            stage: Stage::End,
+            reply: Reply::new(250, Enhanced(2, 0, 0), "ok"),
+            peer: "".into(),
+            from_peer: true,
+        };
+        let outcomes = vec![(0, Outcome::Delivered { report, relayed: false })];
+        Result { attempt: id, message: MessageId(message), outcomes }
+    }
+
+    fn carry(from: &mut VecDeque<Bytes>) -> BytesMut {
+        from.drain(..).flatten().collect()
+    }
+
+    fn pair() -> (SenderEnd, QueueEnd) {
+        let (mut sender, mut queue) = (SenderEnd::new(1, 7, 10), QueueEnd::new(1));
+        sender.connected();
+        queue.handle(&mut carry(sender.output())).unwrap();
+        assert!(matches!(queue.poll(), Some(QueueEvent::Hello { life: 7, .. })));
+        sender.handle(&mut carry(queue.output())).unwrap();
+        (sender, queue)
+    }
+
+    #[test]
+    fn a_small_body_crosses_once_for_two_attempts_and_again_after_both_are_recorded() {
+        let (mut sender, mut queue) = pair();
+        queue.attempt(attempt(1, 5, 3), Some(b"abc"));
+        assert!(queue.holds(MessageId(5)));
+        queue.attempt(attempt(2, 5, 3), None);
+        sender.handle(&mut carry(queue.output())).unwrap();
+        for _ in 0..2 {
+            let Some(SenderEvent::Attempt { body, .. }) = sender.poll() else { panic!() };
+            assert_eq!(body.unwrap(), "abc");
+        }
+        sender.result(result(1, 5));
+        sender.result(result(2, 5));
+        queue.recorded(vec![1]);
+        assert!(queue.holds(MessageId(5)));
+        queue.recorded(vec![2]);
+        assert!(!queue.holds(MessageId(5)));
+        sender.handle(&mut carry(queue.output())).unwrap();
+        assert!(sender.bodies.is_empty() && sender.open.is_empty());
+    }
+
+    #[test]
+    fn a_result_is_said_again_to_a_new_queue_process_until_it_is_recorded() {
+        let (mut sender, mut queue) = pair();
+        queue.attempt(attempt(1, 5, 3), Some(b"abc"));
+        queue.attempt(attempt(2, 6, 3), Some(b"abc"));
+        sender.handle(&mut carry(queue.output())).unwrap();
+        sender.result(result(1, 5));
+        sender.output().clear(); // the queue process died before it read it
+        let mut queue = QueueEnd::new(1);
+        sender.connected();
+        queue.handle(&mut carry(sender.output())).unwrap();
+        let Some(QueueEvent::Hello { under_way, .. }) = queue.poll() else { panic!() };
+        assert_eq!(under_way.iter().map(|u| u.attempt).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(queue.poll(), Some(QueueEvent::Result(result(1, 5))));
+        assert_eq!(queue.poll(), None);
+        queue.recorded(vec![1]);
+        sender.handle(&mut carry(queue.output())).unwrap();
+        sender.connected();
+        assert_eq!(sender.output().len(), 1, "only the hello is left to say");
+    }
+
+    #[test]
+    fn a_peer_of_another_build_or_one_that_does_not_greet_is_ended() {
+        let (mut sender, mut queue) = (SenderEnd::new(1, 7, 10), QueueEnd::new(2));
+        sender.connected();
+        assert_eq!(queue.handle(&mut carry(sender.output())), Err(LinkError::WrongBuild));
+        let fetch = ToQueue::Fetch { attempt: 1, message: MessageId(1), offset: 0, bytes: 1 };
+        let mut early = BytesMut::from(&frame::encode(&fetch, &[])[..]);
+        assert_eq!(QueueEnd::new(1).handle(&mut early), Err(LinkError::NotAccepted));
+    }
+}
