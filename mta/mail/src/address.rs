@@ -1,15 +1,19 @@
 //! Addresses: parsed once at the border, valid ever after (RFC 5321 4.1.2, RFC 6531 3.3).
+//!
+//! Must never let a control character, or a local part that a shell or a header would read
+//! otherwise than its quotes say, past `parse`.
 
+pub use crate::domain::Domain;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
-/// A domain in its one canonical form: lower-case A-labels, no final dot, or an address literal
-/// such as `[127.0.0.1]`. Equal routes have equal domains.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Domain(Box<str>);
+/// Octets of a local part (RFC 5321 4.5.3.1.1).
+pub const LOCAL_BYTES_MAX: usize = 64;
 
 /// A mailbox: what it was called by the client, and its domain's canonical form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Parts")]
 pub struct Address {
     /// `local@domain` byte for byte as it came, without `<>` and source route.
     text: Box<str>,
@@ -48,28 +52,23 @@ pub enum AddressError {
     BadUtf8,
 }
 
-impl Domain {
-    /// Parses and canonicalizes a name or an address literal.
-    pub fn parse(text: &str) -> Result<Domain, AddressError> {
-        if text.is_empty() {
-            Err(AddressError::Syntax)
-        } else {
-            Ok(Domain(text.to_ascii_lowercase().into()))
-        }
-    }
-
-    /// The canonical text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl Address {
-    /// Parses `local@domain`, without `<>`; non-ASCII only with `utf8`.
+    /// Parses `local@domain`, without `<>`; non-ASCII only with `utf8`. The empty local part
+    /// `""` is refused though the grammar has it: it names nobody, and a mailbox path made
+    /// of it would be that of the folder.
     pub fn parse(text: &str, utf8: bool) -> Result<Address, AddressError> {
-        let _ = utf8;
-        let at = text.rfind('@').ok_or(AddressError::Syntax)?;
-        let domain = Domain::parse(&text[at + 1..])?;
+        if !utf8 && !text.is_ascii() {
+            return Err(AddressError::NeedsUtf8);
+        }
+        let at = local_length(text)?;
+        if at > LOCAL_BYTES_MAX {
+            return Err(AddressError::LocalTooLong);
+        }
+        let domain_text = text[at..].strip_prefix('@').ok_or(AddressError::Syntax)?;
+        if domain_text.ends_with('.') {
+            return Err(AddressError::Syntax);
+        }
+        let domain = Domain::parse(domain_text)?;
         Ok(Address { text: text.into(), at: at as u32, domain })
     }
 
@@ -83,6 +82,24 @@ impl Address {
         &self.text[..self.at as usize]
     }
 
+    /// The local part that is meant: without quotes and backslashes. For names of mailboxes;
+    /// it may hold any printable character, `/` and `@` too.
+    pub fn local_unquoted(&self) -> Cow<'_, str> {
+        let local = self.local();
+        let Some(inner) = local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+            return Cow::Borrowed(local);
+        };
+        if !inner.contains('\\') {
+            return Cow::Borrowed(inner);
+        }
+        let mut plain = String::with_capacity(inner.len());
+        let mut characters = inner.chars();
+        while let Some(character) = characters.next() {
+            plain.extend(if character == '\\' { characters.next() } else { Some(character) });
+        }
+        Cow::Owned(plain)
+    }
+
     /// The canonical domain: for routing and comparing.
     pub fn domain(&self) -> &Domain {
         &self.domain
@@ -93,15 +110,18 @@ impl Address {
         &self.text[self.at as usize + 1..]
     }
 
-    /// Whether the text has non-ASCII characters.
+    /// Whether the text is ASCII throughout.
     pub fn is_ascii(&self) -> bool {
         self.text.is_ascii()
     }
-}
 
-impl fmt::Display for Domain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+    /// The same mailbox for a next hop without SMTPUTF8: the domain as A-labels. `None` where
+    /// the local part is not ASCII, which nothing can express there (RFC 6531 3.2).
+    pub fn ascii_form(&self) -> Option<String> {
+        if self.is_ascii() {
+            return Some(self.text.to_string());
+        }
+        self.local().is_ascii().then(|| format!("{}@{}", self.local(), self.domain))
     }
 }
 
@@ -117,6 +137,194 @@ impl fmt::Display for ReversePath {
         match self {
             ReversePath::Null => Ok(()),
             ReversePath::Address(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// Octets of the local part that `text` begins with: quoted string or dot-string.
+fn local_length(text: &str) -> Result<usize, AddressError> {
+    if text.starts_with('"') { quoted_length(text) } else { dot_string_length(text) }
+}
+
+/// `Dot-string = Atom *("." Atom)`, with UTF8-non-ascii as atext (RFC 6531 3.3).
+fn dot_string_length(text: &str) -> Result<usize, AddressError> {
+    let mut after_dot = true;
+    for (at, character) in text.char_indices() {
+        match character {
+            '@' if !after_dot => return Ok(at),
+            '.' if !after_dot => after_dot = true,
+            _ if is_atext(character) => after_dot = false,
+            _ => return Err(AddressError::Syntax),
+        }
+    }
+    Err(AddressError::Syntax)
+}
+
+/// `Quoted-string = DQUOTE *QcontentSMTP DQUOTE`: printable characters only, `\` before any.
+fn quoted_length(text: &str) -> Result<usize, AddressError> {
+    let mut characters = text.char_indices().skip(1);
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' if at == 1 => return Err(AddressError::Syntax),
+            '"' => return Ok(at + 1),
+            '\\' => match characters.next() {
+                Some((_, ' '..='~')) => {}
+                _ => return Err(AddressError::Syntax),
+            },
+            _ if character.is_control() => return Err(AddressError::Syntax),
+            _ => {}
+        }
+    }
+    Err(AddressError::Syntax)
+}
+
+/// RFC 5322 3.2.3, and beyond ASCII all but the C1 controls.
+fn is_atext(character: char) -> bool {
+    match character {
+        'a'..='z' | 'A'..='Z' | '0'..='9' => true,
+        '!' | '#' | '$' | '%' | '&' | '\'' | '*' | '+' | '-' | '/' | '=' | '?' => true,
+        '^' | '_' | '`' | '{' | '|' | '}' | '~' => true,
+        _ => !character.is_ascii() && !character.is_control(),
+    }
+}
+
+/// An address as it crosses between our processes: a wrong `at` must not panic later.
+#[derive(Deserialize)]
+struct Parts {
+    text: Box<str>,
+    at: u32,
+    domain: Domain,
+}
+
+impl TryFrom<Parts> for Address {
+    type Error = AddressError;
+    fn try_from(parts: Parts) -> Result<Address, AddressError> {
+        // '@' is no continuation byte of UTF-8, so both sides of it are whole.
+        match parts.text.as_bytes().get(parts.at as usize) {
+            Some(b'@') => Ok(Address { text: parts.text, at: parts.at, domain: parts.domain }),
+            _ => Err(AddressError::Syntax),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(text: &str, expected: Result<&str, AddressError>) {
+        let parsed = Address::parse(text, true);
+        let local = parsed.as_ref().map(|address| {
+            assert_eq!(address.as_str(), text);
+            address.local()
+        });
+        assert_eq!(local.map_err(|error| *error), expected, "{text:?}");
+    }
+
+    #[test]
+    fn p015_controls_are_refused_in_quoted_strings_too() {
+        for bad in ["\"a\0b\"@x.y", "\"a\rb\"@x.y", "\"a\nb\"@x.y", "\"a\tb\"@x.y", "\"\\\r\"@x.y"]
+        {
+            check(bad, Err(AddressError::Syntax));
+        }
+        check("\"a\u{85}b\"@x.y", Err(AddressError::Syntax));
+        check("a\u{85}b@x.y", Err(AddressError::Syntax));
+        check("\"a\u{7f}b\"@x.y", Err(AddressError::Syntax));
+    }
+
+    #[test]
+    fn p047_eight_bit_needs_smtputf8() {
+        assert_eq!(Address::parse("jürgen@x.y", false), Err(AddressError::NeedsUtf8));
+        assert_eq!(Address::parse("a@bücher.y", false), Err(AddressError::NeedsUtf8));
+        check("jürgen@bücher.y", Ok("jürgen"));
+    }
+
+    #[test]
+    fn p049_only_the_domain_has_an_ascii_form() {
+        let ascii = |text| Address::parse(text, true).unwrap().ascii_form();
+        assert_eq!(ascii("a@bücher.y").as_deref(), Some("a@xn--bcher-kva.y"));
+        assert_eq!(ascii("jürgen@bücher.y"), None);
+        assert_eq!(ascii("A@X.y").as_deref(), Some("A@X.y"));
+    }
+
+    #[test]
+    fn p052_only_one_at_sign_separates() {
+        check("x%other@local.test", Ok("x%other"));
+        check("other!x@local.test", Ok("other!x"));
+        check("x@other@local.test", Err(AddressError::Syntax));
+        check("\"x@other\"@local.test", Ok("\"x@other\""));
+    }
+
+    #[test]
+    fn p053_quoted_local_parts_stay_byte_exact() {
+        check("\"a b\"@x.y", Ok("\"a b\""));
+        check("\"a\\\"b\"@x.y", Ok("\"a\\\"b\""));
+        for bad in ["\"\"@x.y", "\"a@x.y", "\"a\"b@x.y", "\"a\\\"@x.y", "\"a\\é\"@x.y", "\"a\""] {
+            check(bad, Err(AddressError::Syntax));
+        }
+        let plain = |text| Address::parse(text, true).unwrap().local_unquoted().into_owned();
+        assert_eq!(plain("\"a\\\"\\ b\"@x.y"), "a\" b");
+        assert_eq!(plain("\"a b\"@x.y"), "a b");
+        assert_eq!(plain("a.b@x.y"), "a.b");
+    }
+
+    #[test]
+    fn p056_local_parts_of_64_octets_are_the_limit() {
+        let local = |n: usize| "a".repeat(n);
+        check(&format!("{}@x.y", local(64)), Ok(&local(64)));
+        for long in [65, 256, 10_000] {
+            check(&format!("{}@x.y", local(long)), Err(AddressError::LocalTooLong));
+        }
+        for bad in ["", "@", "@x.y", "a@", "a", ".a@x.y", "a.@x.y", "a..b@x.y", "a@x.y."] {
+            check(bad, Err(AddressError::Syntax));
+        }
+    }
+
+    #[test]
+    fn p059_what_a_shell_would_read_is_refused_or_data() {
+        for bad in
+            ["a;b@x.y", "a b@x.y", "a\nb@x.y", "a\rb@x.y", "a\tb@x.y", "a$(b)@x.y", "<a>@x.y"]
+        {
+            check(bad, Err(AddressError::Syntax));
+        }
+        check("a|b`c$d@x.y", Ok("a|b`c$d"));
+        for bad in ["a@x;y", "a@x y", "a@x\ny", "a@$(x)", "a@x|y", "a@`x`"] {
+            check(bad, Err(AddressError::Syntax));
+        }
+    }
+
+    #[test]
+    fn a_wrong_at_from_a_peer_is_refused() {
+        let domain = Domain::parse("x.y").unwrap();
+        for at in [0, 2, 99] {
+            let parts =
+                Parts { text: "é@x.y".into(), at: at + (at == 2) as u32, domain: domain.clone() };
+            assert!(Address::try_from(parts).is_err());
+        }
+        let parts = Parts { text: "é@x.y".into(), at: 2, domain };
+        assert!(Address::try_from(parts).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn what_parses_reads_back_the_same(text in "[ -~é\u{1}-\u{7f}]{0,12}@[a-zA-Z0-9.ü\\[\\]:-]{0,12}") {
+            if let Ok(address) = Address::parse(&text, true) {
+                prop_assert_eq!(&Address::parse(&address.to_string(), true), &Ok(address.clone()));
+                let canonical = address.domain().as_str();
+                prop_assert_eq!(&Domain::parse(canonical), &Ok(address.domain().clone()));
+                prop_assert!(!address.as_str().chars().any(char::is_control));
+                if let Some(ascii) = address.ascii_form() {
+                    let again = Address::parse(&ascii, false).unwrap();
+                    prop_assert_eq!(again.domain(), address.domain());
+                }
+            }
+        }
+
+        #[test]
+        fn good_addresses_parse(local in "[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}(\\.[a-zé]{1,5}){0,3}", domain in "[a-z]([a-z0-9-]{0,10}[a-z])?(\\.[a-z]{2,5}){0,3}") {
+            let address = Address::parse(&format!("{local}@{domain}"), true).unwrap();
+            prop_assert_eq!(address.local(), &local);
+            prop_assert_eq!(address.domain().as_str(), &domain);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod change;
+pub mod domain;
 pub mod envelope;
 pub mod hop;
 pub mod id;
@@ -14,8 +15,9 @@ pub mod outcome;
 pub mod promise;
 pub mod reply;
 
-pub use address::{Address, AddressError, Domain, ReversePath};
+pub use address::{Address, AddressError, ReversePath};
 pub use change::Change;
+pub use domain::Domain;
 pub use envelope::{BodyKind, Envelope, Notify, Origin, Protocol, Recipient, Ret};
 pub use hop::{Host, NextHop};
 pub use id::{MessageId, TransactionId};

@@ -1,0 +1,184 @@
+//! A domain, or the address literal in its place, in one canonical form (RFC 5321 4.1.2 and
+//! 4.1.3, RFC 5890, UTS 46).
+//!
+//! Must never ask the DNS, and never let two spellings of one domain become two routes.
+
+use crate::AddressError;
+use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Octets of a domain (RFC 5321 4.5.3.1.2).
+pub const DOMAIN_BYTES_MAX: usize = 255;
+/// Octets of one label (RFC 1035 2.3.4).
+pub const LABEL_BYTES_MAX: usize = 63;
+
+/// A domain in its one canonical form: lower-case A-labels, no final dot, or an address literal
+/// such as `[127.0.0.1]`. Equal routes have equal domains.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Domain(Box<str>);
+
+impl Domain {
+    /// Parses and canonicalizes a name (one final dot is taken off) or an address literal.
+    /// Underscores pass, since names in the DNS have them; a name that ends in a number does
+    /// not, since that is an address without its brackets.
+    pub fn parse(text: &str) -> Result<Domain, AddressError> {
+        if text.starts_with('[') {
+            return literal(text);
+        }
+        let name = text.strip_suffix('.').unwrap_or(text);
+        if name.is_ascii() {
+            check_name(name)?;
+            let mut lower: Box<str> = name.into();
+            lower.make_ascii_lowercase();
+            return Ok(Domain(lower));
+        }
+        let ascii = Uts46::new()
+            .to_ascii(
+                name.as_bytes(),
+                AsciiDenyList::STD3,
+                Hyphens::CheckFirstLast,
+                DnsLength::Ignore,
+            )
+            .map_err(|_| AddressError::BadUtf8)?;
+        check_name(&ascii)?;
+        Ok(Domain(ascii.into()))
+    }
+
+    /// The canonical text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Stands in brackets: not to be asked of the DNS.
+    pub fn is_literal(&self) -> bool {
+        self.0.starts_with('[')
+    }
+
+    /// The address of an address literal; an IPv4-mapped one as IPv4, so that no check of an
+    /// address can be led past itself. `None` for a name and for a literal of another kind.
+    pub fn literal(&self) -> Option<IpAddr> {
+        let inner = self.0.strip_prefix('[')?.strip_suffix(']')?;
+        match inner.strip_prefix("IPv6:") {
+            Some(six) => six.parse::<Ipv6Addr>().ok().map(|address| address.to_canonical()),
+            None => inner.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+        }
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// `sub-domain *("." sub-domain)` with the limits, in one pass.
+fn check_name(name: &str) -> Result<(), AddressError> {
+    if name.len() > DOMAIN_BYTES_MAX {
+        return Err(AddressError::DomainTooLong);
+    }
+    let mut numeric = false;
+    for label in name.split('.') {
+        numeric = check_label(label.as_bytes())?;
+    }
+    if numeric { Err(AddressError::Syntax) } else { Ok(()) }
+}
+
+/// One label; says whether it is a number.
+fn check_label(label: &[u8]) -> Result<bool, AddressError> {
+    if label.len() > LABEL_BYTES_MAX {
+        return Err(AddressError::DomainTooLong);
+    }
+    let (Some(first), Some(last)) = (label.first(), label.last()) else {
+        return Err(AddressError::Syntax);
+    };
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if *first == b'-' || *last == b'-' || !label.iter().all(fits) {
+        return Err(AddressError::Syntax);
+    }
+    Ok(label.iter().all(u8::is_ascii_digit))
+}
+
+/// `[` IPv4, `IPv6:` address, or `tag:content` `]` (RFC 5321 4.1.3).
+fn literal(text: &str) -> Result<Domain, AddressError> {
+    if text.len() > DOMAIN_BYTES_MAX {
+        return Err(AddressError::DomainTooLong);
+    }
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let inner = inner.ok_or(AddressError::Syntax)?;
+    if let Ok(four) = inner.parse::<Ipv4Addr>() {
+        return Ok(Domain(format!("[{four}]").into()));
+    }
+    let (tag, content) = inner.split_once(':').ok_or(AddressError::Syntax)?;
+    if tag.eq_ignore_ascii_case("IPv6") {
+        let six: Ipv6Addr = content.parse().map_err(|_| AddressError::Syntax)?;
+        return Ok(Domain(format!("[IPv6:{six}]").into()));
+    }
+    let tag_fits = tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && tag.ends_with(|last: char| last.is_ascii_alphanumeric());
+    let fits = content.bytes().all(|byte| matches!(byte, 33..=90 | 94..=126));
+    if !tag_fits || content.is_empty() || !fits {
+        return Err(AddressError::Syntax);
+    }
+    Ok(Domain(format!("[{}:{content}]", tag.to_ascii_lowercase()).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<&str, AddressError>) {
+        assert_eq!(
+            Domain::parse(text).as_ref().map(Domain::as_str),
+            expected.as_ref().copied(),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn p050_every_spelling_of_a_domain_is_one_route() {
+        check("Example.ORG", Ok("example.org"));
+        check("example.org.", Ok("example.org"));
+        check("bücher.example", Ok("xn--bcher-kva.example"));
+        check("BU\u{308}CHER.example", Ok("xn--bcher-kva.example"));
+        check("XN--BCHER-KVA.example", Ok("xn--bcher-kva.example"));
+        check("bücher。example", Ok("xn--bcher-kva.example"));
+        // A Cyrillic homograph is another domain, and stays one.
+        check("ex\u{430}mple.org", Ok("xn--exmple-4nf.org"));
+        check("a\u{200d}b.example", Err(AddressError::BadUtf8));
+        check("a\u{200b}.\u{ad}.example", Err(AddressError::Syntax));
+        check("\u{ff11}\u{ff12}\u{ff17}.0.0.\u{ff11}", Err(AddressError::Syntax));
+        check("bü cher.example", Err(AddressError::BadUtf8));
+    }
+
+    #[test]
+    fn p054_literals_are_canonical_or_refused() {
+        check("[127.0.0.1]", Ok("[127.0.0.1]"));
+        check("[ipv6:0:0::1]", Ok("[IPv6:::1]"));
+        check("[IPv6:gggg]", Err(AddressError::Syntax));
+        check("[1.2.3]", Err(AddressError::Syntax));
+        check("[127.0.0.1", Err(AddressError::Syntax));
+        check("[Foo:bar]", Ok("[foo:bar]"));
+        check("[::1]", Err(AddressError::Syntax));
+        check("1.2.3.4", Err(AddressError::Syntax));
+        let mapped = Domain::parse("[IPv6:::ffff:127.0.0.1]").unwrap();
+        assert!(mapped.is_literal() && mapped.literal().unwrap().is_loopback());
+        let general = Domain::parse("[foo:bar]").unwrap();
+        assert!(general.is_literal() && general.literal().is_none());
+    }
+
+    #[test]
+    fn p056_labels_of_63_and_domains_of_255_are_the_limit() {
+        let label = |n: usize| "a".repeat(n);
+        check(&label(63), Ok(&label(63)));
+        check(&label(64), Err(AddressError::DomainTooLong));
+        let full = [label(63), label(63), label(63), label(63)].join(".");
+        assert_eq!(full.len(), 255);
+        check(&full, Ok(&full));
+        check(&format!("{full}a"), Err(AddressError::DomainTooLong));
+        for bad in ["", ".", "..", "a..b", ".a", "-a.b", "a-.b", "a b", "a\0b", "a\rb", "a/b"] {
+            check(bad, Err(AddressError::Syntax));
+        }
+    }
+}
