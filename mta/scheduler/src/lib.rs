@@ -1,3 +1,20 @@
-//! who is tried when, and how many at once.
+//! Who is tried when, and how many at once: events and a time in, attempts and changes out.
+//!
+//! Must never read a clock, draw chance of its own, do I/O, or see a byte of mail.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod order;
+pub mod output;
+pub mod settings;
+pub mod view;
+
+pub use order::{Candidates, NotAnOrder, Order};
+pub use output::{
+    Arrival, ArrivingRecipient, Attempt, AttemptId, DestinationId, HeldBy, Notice, NoticeKind,
+    Output, Record, Silent, SilentBecause,
+};
+pub use settings::{DestinationLimits, Retry, Settings};
+pub use view::{
+    DestinationSummary, Explanation, Filter, Gate, Page, Row, RowRecipient, State, Summary, Waiting,
+};
