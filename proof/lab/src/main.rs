@@ -1,2 +1,36 @@
-//! posthaste.
-fn main() {}
+//! `posthaste-lab`: the laboratory that measures any mailer the same way.
+//!
+//! Must never depend on anything below `mta/`: Posthaste is one more subject to it.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod mark;
+mod net;
+mod sink;
+mod source;
+mod unstuff;
+
+use clap::{Parser, Subcommand};
+
+/// Measures mailers: a source, a sink, and what lies between.
+#[derive(Parser)]
+#[command(name = "posthaste-lab", version)]
+struct Cli {
+    #[command(subcommand)]
+    tool: Tool,
+}
+
+#[derive(Subcommand)]
+enum Tool {
+    /// Takes mail in over SMTP or LMTP, counts it, and proves each marked message whole.
+    Sink(sink::Options),
+    /// Sends marked messages over SMTP or LMTP and says how fast they were taken.
+    Source(source::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().tool {
+        Tool::Sink(options) => sink::run(options),
+        Tool::Source(options) => source::run(options),
+    }
+}
