@@ -1,0 +1,123 @@
+//! One flat directory of files as the spool needs it, and the errors a medium can give.
+//!
+//! Must never hide an error, nor promise more than its callers ask to be synced.
+
+use std::fmt;
+
+/// One directory. Files are named, not held open by the caller; an implementation may keep
+/// descriptors. Nothing is durable before `sync` of the file, and `sync_dir` for its name.
+pub trait Disk: Send + Sync {
+    /// All entries but `.` and `..`, in no order.
+    fn list(&self) -> Result<Vec<Entry>, DiskError>;
+
+    /// Makes an empty file; an existing one is an error.
+    fn create(&self, name: &str) -> Result<(), DiskError>;
+
+    /// Reserves blocks for the first `bytes` bytes. With `extend` the length grows to `bytes`
+    /// and the new part reads as zeros; without, the length stays.
+    fn allocate(&self, name: &str, bytes: u64, extend: bool) -> Result<(), DiskError>;
+
+    /// Reads exactly `into.len()` bytes; the end of the file before that is an error.
+    fn read_at(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError>;
+
+    /// Writes all of `from`, growing the file where needed; an error leaves any part written.
+    fn write_at(&self, name: &str, offset: u64, from: &[u8]) -> Result<(), DiskError>;
+
+    /// Makes the file's bytes and length durable. After an error nothing written since the last
+    /// success may be taken for durable, whatever a later call returns.
+    fn sync(&self, name: &str) -> Result<(), DiskError>;
+
+    /// Makes creations, removals and renames durable.
+    fn sync_dir(&self) -> Result<(), DiskError>;
+
+    /// Takes a name away.
+    fn remove(&self, name: &str) -> Result<(), DiskError>;
+
+    /// Gives a file another name, replacing what had it.
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
+
+    /// Forgets cached bytes of a file, so that the next read shows what the medium holds.
+    fn forget_cache(&self, name: &str) -> Result<(), DiskError>;
+
+    /// Takes the directory's lock for this process, creating the file where needed. Held until
+    /// the disk is dropped or the process ends. `Errno::LOCKED` if somebody else holds it.
+    fn lock(&self, name: &str) -> Result<(), DiskError>;
+
+    /// Bytes that an ordinary user could still write.
+    fn free_bytes(&self) -> Result<u64, DiskError>;
+}
+
+/// One name in the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name; bytes that are not UTF-8 are shown replaced.
+    pub name: String,
+    /// Length in bytes; 0 where it is no regular file.
+    pub bytes: u64,
+    /// A regular file, not a link, pipe or directory.
+    pub regular: bool,
+}
+
+/// An operating system's error number, with the classes the spool tells apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// EIO.
+    pub const IO: Errno = Errno(5);
+    /// ENOENT.
+    pub const MISSING: Errno = Errno(2);
+    /// EEXIST.
+    pub const EXISTS: Errno = Errno(17);
+    /// EAGAIN: the lock is held by another process.
+    pub const LOCKED: Errno = Errno(11);
+    /// EINVAL: not a regular file.
+    pub const NOT_A_FILE: Errno = Errno(22);
+    /// EFBIG.
+    pub const TOO_BIG: Errno = Errno(27);
+    /// ENOSPC.
+    pub const FULL: Errno = Errno(28);
+    /// EROFS.
+    pub const READ_ONLY: Errno = Errno(30);
+    /// EDQUOT.
+    pub const QUOTA: Errno = Errno(122);
+    /// ENODATA: the file ends before the bytes asked for.
+    pub const SHORT: Errno = Errno(61);
+    /// ESHUTDOWN: the simulated machine has no power.
+    pub const OFF: Errno = Errno(108);
+
+    /// No room: space, quota, inodes or a size limit. Becomes 452, the rest 451.
+    pub fn is_full(self) -> bool {
+        [Errno::FULL, Errno::QUOTA, Errno::TOO_BIG].contains(&self)
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", std::io::Error::from_raw_os_error(self.0))
+    }
+}
+
+/// A call of the disk failed: which, on what, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call} {name}: {errno:?}")]
+pub struct DiskError {
+    /// The verb, as in the trait.
+    pub call: &'static str,
+    /// The file; `.` for the directory.
+    pub name: String,
+    /// Why.
+    pub errno: Errno,
+}
+
+impl DiskError {
+    /// Puts an error together.
+    pub fn new(call: &'static str, name: &str, errno: Errno) -> Self {
+        DiskError { call, name: name.into(), errno }
+    }
+
+    /// No room: becomes 452, everything else 451.
+    pub fn is_full(&self) -> bool {
+        self.errno.is_full()
+    }
+}

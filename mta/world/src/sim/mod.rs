@@ -1,0 +1,82 @@
+//! A machine made of memory: its power can be cut, its clock turned, its chance repeated.
+//!
+//! Must never reach the real one.
+
+pub mod disk;
+
+pub use disk::{Call, Disk};
+
+use mail::{Instant, Now, Wall};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A clock that moves only when told to. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Clock(Arc<Mutex<Now>>);
+
+impl Clock {
+    /// Monotonic time zero at this wall time.
+    pub fn starting(wall: Wall) -> Clock {
+        Clock(Arc::new(Mutex::new(Now { monotonic: Instant::ZERO, wall })))
+    }
+
+    /// Both readings go on.
+    pub fn advance(&self, by: Duration) {
+        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *now = Now { monotonic: now.monotonic + by, wall: now.wall + by };
+    }
+
+    /// The wall clock is set; monotonic time does not notice.
+    pub fn set_wall(&self, wall: Wall) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).wall = wall;
+    }
+}
+
+impl crate::Clock for Clock {
+    fn now(&self) -> Now {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// SplitMix64: the same seed, the same numbers, on every machine and in every version.
+#[derive(Clone, Debug)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// A generator that repeats itself for equal seeds.
+    pub fn seeded(seed: u64) -> Chance {
+        Chance(seed)
+    }
+}
+
+impl crate::Chance for Chance {
+    fn u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Chance as _, Clock as _};
+
+    #[test]
+    fn equal_seeds_repeat_and_the_first_number_is_the_published_one() {
+        // First output of SplitMix64 for seed 0.
+        assert_eq!(Chance::seeded(0).u64(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(Chance::seeded(7).below(1000), Chance::seeded(7).below(1000));
+    }
+
+    #[test]
+    fn setting_the_wall_clock_leaves_monotonic_time_alone() {
+        let clock = Clock::starting(Wall::from_micros(5));
+        clock.advance(Duration::from_micros(2));
+        clock.set_wall(Wall::from_micros(-9));
+        assert_eq!(clock.now().wall, Wall::from_micros(-9));
+        assert_eq!(clock.now().monotonic, Instant::from_nanos(2_000));
+    }
+}
