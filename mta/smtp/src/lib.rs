@@ -5,3 +5,4 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod framing;
+pub mod client;

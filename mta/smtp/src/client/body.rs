@@ -1,0 +1,79 @@
+//! The body on its way out: what has been framed, what is to be asked for next.
+//!
+//! Must never end a body that has not come whole.
+
+use super::message::Message;
+use super::stuff::Stuffer;
+
+/// Octets asked for at once: one chunk of the spool.
+pub const BODY_CHUNK_BYTES_MAX: u32 = 256 * 1024;
+
+/// How the end is marked.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Framing {
+    /// After DATA: dots doubled, `.` at the end.
+    Dots(Stuffer),
+    /// After BDAT: counted.
+    Counted,
+}
+
+#[derive(Debug)]
+pub(super) struct BodyOut {
+    framing: Framing,
+    /// The offset in the body of what is to come next.
+    offset: u64,
+    bytes: u64,
+    asked: bool,
+}
+
+impl BodyOut {
+    /// Starts with the headers we add.
+    pub fn start(framing: Framing, message: &Message, out: &mut Vec<u8>) -> BodyOut {
+        let mut body = BodyOut { framing, offset: 0, bytes: message.body_bytes, asked: false };
+        body.frame(&message.prefix, out);
+        body
+    }
+
+    fn frame(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        match &mut self.framing {
+            Framing::Dots(stuffer) => stuffer.stuff(bytes, out),
+            Framing::Counted => out.extend_from_slice(bytes),
+        }
+    }
+
+    /// What to ask for, once.
+    pub fn ask(&mut self) -> Option<(u64, u32)> {
+        let left = self.bytes - self.offset;
+        if self.asked || left == 0 {
+            return None;
+        }
+        self.asked = true;
+        Some((self.offset, left.min(u64::from(BODY_CHUNK_BYTES_MAX)) as u32))
+    }
+
+    /// Takes the next bytes; what is beyond the announced size is a bug of the caller and cut off.
+    pub fn add(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let left = usize::try_from(self.bytes - self.offset).unwrap_or(usize::MAX);
+        let bytes = &bytes[..bytes.len().min(left)];
+        self.frame(bytes, out);
+        self.offset += bytes.len() as u64;
+        self.asked = false;
+    }
+
+    /// The next bytes of a body that is at hand whole.
+    pub fn add_from(&mut self, content: &[u8], out: &mut Vec<u8>) {
+        let from = usize::try_from(self.offset).unwrap_or(usize::MAX).min(content.len());
+        let to = content.len().min(from + BODY_CHUNK_BYTES_MAX as usize);
+        self.add(&content[from..to], out);
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.offset == self.bytes
+    }
+
+    pub fn end(self, out: &mut Vec<u8>) {
+        if let Framing::Dots(stuffer) = self.framing {
+            stuffer.end(out);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a client session is told at its start: which language, who we are, how long it waits.
+//!
+//! Must never hold anything of one message.
+
+use std::time::Duration;
+
+/// The language of the next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// EHLO, HELO where that is refused; one reply after the data (RFC 5321).
+    Smtp,
+    /// LHLO; one reply for each accepted recipient after the data (RFC 2033).
+    Lmtp,
+}
+
+/// What all sessions of a process share.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The argument of EHLO, HELO and LHLO.
+    pub helo: Box<str>,
+    /// How long each reply is waited for.
+    pub timeouts: Timeouts,
+    /// BDAT is used where it is offered.
+    pub chunking: bool,
+}
+
+/// How long the session waits (RFC 5321 4.5.3.2). A byte that trickles in moves none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For 220 (RFC 5321 4.5.3.2.1).
+    pub greeting: Duration,
+    /// For the answer to EHLO, HELO, LHLO and RSET.
+    pub hello: Duration,
+    /// For the answer to MAIL (4.5.3.2.2).
+    pub mail: Duration,
+    /// For the answer to each RCPT (4.5.3.2.3).
+    pub rcpt: Duration,
+    /// For 354 (4.5.3.2.4).
+    pub data: Duration,
+    /// For the peer to take any bytes of the body (4.5.3.2.5).
+    pub block: Duration,
+    /// For the answer to the final dot (4.5.3.2.6).
+    pub end: Duration,
+    /// For one message from its first command to its last reply, whatever trickles.
+    pub total: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        Timeouts {
+            greeting: minutes(5),
+            hello: minutes(5),
+            mail: minutes(5),
+            rcpt: minutes(5),
+            data: minutes(2),
+            block: minutes(3),
+            end: minutes(10),
+            total: minutes(60),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { helo: "localhost".into(), timeouts: Timeouts::default(), chunking: true }
+    }
+}

@@ -1,0 +1,61 @@
+//! Looks whether a message really needs what the next hop does not offer: 8-bit bytes in its
+//! headers or its body.
+//!
+//! Must never change a byte.
+
+/// What has been seen so far of a message that is fed from its start.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// An 8-bit byte was in the header section.
+    pub eight_bit_header: bool,
+    /// An 8-bit byte was anywhere.
+    pub eight_bit: bool,
+    headers_over: bool,
+    line_bytes: usize,
+}
+
+impl Scan {
+    /// Takes the next bytes.
+    pub fn feed(&mut self, mut bytes: &[u8]) {
+        while !self.headers_over && !bytes.is_empty() {
+            let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
+            let (line, rest) = bytes.split_at(end);
+            self.eight_bit_header |= !line.is_ascii();
+            self.line_bytes += line.len();
+            if line.ends_with(b"\n") {
+                self.headers_over = self.line_bytes <= 2;
+                self.line_bytes = 0;
+            }
+            bytes = rest;
+        }
+        self.eight_bit |= self.eight_bit_header || !bytes.is_ascii();
+    }
+
+    /// More bytes can change nothing.
+    pub fn is_settled(&self, only_headers: bool) -> bool {
+        self.eight_bit_header
+            || (only_headers && self.headers_over)
+            || (!only_headers && self.eight_bit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_end_at_the_first_empty_line_however_the_message_is_cut() {
+        for (message, header, any) in [
+            ("A: b\r\n\r\nc\r\n", false, false),
+            ("A: b\r\n\r\n\u{e9}\r\n", false, true),
+            ("A: \u{e9}\r\n\r\nc\r\n", true, true),
+            ("\r\n\u{e9}", false, true),
+        ] {
+            for cut in 1..message.len() {
+                let mut scan = Scan::default();
+                message.as_bytes().chunks(cut).for_each(|part| scan.feed(part));
+                assert_eq!((scan.eight_bit_header, scan.eight_bit), (header, any), "{message:?}");
+            }
+        }
+    }
+}
