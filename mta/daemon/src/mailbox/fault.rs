@@ -1,0 +1,83 @@
+//! Why a mailbox did not take a message, and what that means for the message.
+//! Must never turn a trouble of this machine into a bounce: only the recipient or the message can be
+//! at fault for ever.
+
+use super::Mailbox;
+use mail::{Enhanced, Outcome, Reply, Report, Stage};
+use rustix::io::Errno;
+use std::io;
+
+/// What went wrong, as the sender will read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    reply: Reply,
+}
+
+impl Fault {
+    /// 4yz: try again.
+    pub fn transient(enhanced: Enhanced, text: impl Into<Box<str>>) -> Fault {
+        Fault { reply: Reply::new(451, enhanced, text) }
+    }
+
+    /// 5yz: bounce.
+    pub fn permanent(enhanced: Enhanced, text: impl Into<Box<str>>) -> Fault {
+        Fault { reply: Reply::new(550, enhanced, text) }
+    }
+
+    /// The local part names no mailbox.
+    pub fn no_such_user() -> Fault {
+        Fault::permanent(Enhanced(5, 1, 1), "no such mailbox here")
+    }
+
+    /// The message has been delivered to this address before.
+    pub fn looping() -> Fault {
+        Fault::permanent(Enhanced(5, 4, 6), "mail loop: already delivered to this address")
+    }
+
+    /// Somebody else holds the mailbox's lock.
+    pub fn busy() -> Fault {
+        Fault::transient(Enhanced(4, 2, 0), "mailbox is locked by another program")
+    }
+
+    /// A system call failed. Codes as RFC 3463 3.3 and 3.4 have them.
+    pub fn io(doing: &str, error: &io::Error) -> Fault {
+        let text = format!("{doing}: {error}");
+        let reply = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::DQUOT) => (452, Enhanced(4, 2, 2), format!("mailbox is full: {text}")),
+            Some(Errno::FBIG) => {
+                (452, Enhanced(4, 2, 2), format!("mailbox file is too large: {text}"))
+            }
+            Some(Errno::NOSPC) => (452, Enhanced(4, 3, 1), format!("disk is full: {text}")),
+            Some(Errno::LOOP) => (451, Enhanced(4, 3, 5), format!("symbolic link refused: {text}")),
+            Some(Errno::XDEV) => (451, Enhanced(4, 3, 5), format!("leaves its place: {text}")),
+            _ => (451, Enhanced(4, 3, 0), text),
+        };
+        Fault { reply: Reply::new(reply.0, reply.1, reply.2) }
+    }
+
+    /// What it becomes, for a mailbox at `peer`.
+    pub fn outcome(self, peer: impl Into<Box<str>>) -> Outcome {
+        let report = report(self.reply, peer.into());
+        if report.reply.is_permanent() {
+            Outcome::Failed(report)
+        } else {
+            Outcome::Deferred(report)
+        }
+    }
+}
+
+/// The outcome of one delivery to `mailbox`.
+pub(super) fn outcome(result: Result<(), Fault>, mailbox: &Mailbox) -> Outcome {
+    let peer = mailbox.display().to_string_lossy().into_owned();
+    match result {
+        Ok(()) => {
+            let reply = Reply::new(250, Enhanced(2, 0, 0), "delivered to the mailbox");
+            Outcome::Delivered { report: report(reply, peer.into()), relayed: false }
+        }
+        Err(fault) => fault.outcome(peer),
+    }
+}
+
+fn report(reply: Reply, peer: Box<str>) -> Report {
+    Report { stage: Stage::Mailbox, reply, peer, from_peer: false }
+}

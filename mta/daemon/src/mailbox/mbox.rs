@@ -1,0 +1,241 @@
+//! mbox: one file a mailbox, appended to under its locks, one sync for all its messages of a batch.
+//! Must never leave half a message at the end: on any failure the file is cut back to the last whole
+//! one. (A power cut in the middle of an append is the one case that the format cannot exclude.)
+
+use super::lock::{self, LockError, MboxLock};
+use super::text::{QuoteFrom, from_line};
+use super::{Delivery, Fault, Mailbox, Scene};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Text gathered for one write.
+const BUFFER_BYTES: usize = 1024 * 1024;
+/// How long to sleep between two looks at a lock that somebody holds.
+const LOCK_POLL: Duration = Duration::from_millis(20);
+
+type Results = Vec<Result<(), Fault>>;
+
+/// Delivers all of them. Mailboxes that are locked by others come last, so that they delay nobody.
+pub(super) fn deliver(deliveries: &[&Delivery], scene: &Scene) -> Results {
+    let mut boxes: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
+    for (i, delivery) in deliveries.iter().enumerate() {
+        boxes.entry(delivery.mailbox.display()).or_default().push(i);
+    }
+    let mut results: Results = vec![Ok(()); deliveries.len()];
+    let mut busy = Vec::new();
+    for members in boxes.into_values() {
+        match deliver_box(&members, deliveries, scene, &mut results) {
+            Attempted::Done => {}
+            Attempted::Busy => busy.push(members),
+        }
+    }
+    wait_for(busy, deliveries, scene, &mut results);
+    results
+}
+
+enum Attempted {
+    Done,
+    Busy,
+}
+
+fn wait_for(mut busy: Vec<Vec<usize>>, all: &[&Delivery], scene: &Scene, results: &mut Results) {
+    let until = Instant::now() + scene.lock_wait_max;
+    while !busy.is_empty() && Instant::now() < until {
+        std::thread::sleep(LOCK_POLL);
+        busy.retain(|members| matches!(deliver_box(members, all, scene, results), Attempted::Busy));
+    }
+    for i in busy.into_iter().flatten() {
+        results[i] = Err(Fault::busy());
+    }
+}
+
+/// All messages for one mailbox: one lock, few writes, one sync.
+fn deliver_box(
+    members: &[usize],
+    all: &[&Delivery],
+    scene: &Scene,
+    results: &mut Results,
+) -> Attempted {
+    let chosen: Vec<&Delivery> = members.iter().map(|&i| all[i]).collect();
+    let outcome = Mbox::open(&chosen[0].mailbox).and_then(|mbox| match mbox.lock() {
+        Ok(lock) => Ok(Some(mbox.append(&chosen, scene, lock))),
+        Err(LockError::Busy) => Ok(None),
+        Err(LockError::Io(error)) => Err(error),
+    });
+    match outcome {
+        Ok(None) => return Attempted::Busy,
+        Ok(Some(appended)) => {
+            members.iter().zip(appended).for_each(|(&i, result)| results[i] = result);
+        }
+        Err(error) => {
+            let fault = Fault::io("cannot open the mailbox", &error);
+            members.iter().for_each(|&i| results[i] = Err(fault.clone()));
+        }
+    }
+    Attempted::Done
+}
+
+/// An open mbox.
+struct Mbox {
+    directory: File,
+    name: String,
+    file: File,
+    /// Directories in which a name may not be durable yet.
+    made_in: Vec<File>,
+}
+
+impl Mbox {
+    fn open(mailbox: &Mailbox) -> io::Result<Mbox> {
+        let (parent, name) = mailbox.path.rsplit_once('/').unwrap_or(("", &mailbox.path));
+        if name.is_empty() {
+            return Err(io::Error::other("an mbox needs a file name"));
+        }
+        let opened = mailbox.base.open_below(parent)?;
+        let (directory, mut made_in) = (opened.directory, opened.made_in);
+        let file = match open_file(&directory, name, OFlags::empty()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                made_in.push(directory.try_clone()?);
+                open_file(&directory, name, OFlags::CREATE)?
+            }
+            other => other?,
+        };
+        Ok(Mbox { directory, name: name.to_owned(), file, made_in })
+    }
+
+    /// Locks it. A file that was replaced while we opened it is as good as busy: it is opened again.
+    fn lock(&self) -> Result<MboxLock<'_>, LockError> {
+        let lock = lock::lock(&self.directory, &self.name, &self.file)?;
+        let open = self.file.metadata().map_err(LockError::Io)?;
+        let named = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let same = (open.ino(), open.dev()) == (named.st_ino, named.st_dev);
+        if same { Ok(lock) } else { Err(LockError::Busy) }
+    }
+
+    fn append(&self, chosen: &[&Delivery], scene: &Scene, lock: MboxLock<'_>) -> Results {
+        let results = match self.file.metadata() {
+            Ok(stat) => self.append_at(stat.len(), chosen, scene),
+            Err(error) => vec![Err(Fault::io("cannot read the mailbox", &error)); chosen.len()],
+        };
+        drop(lock);
+        results
+    }
+
+    fn append_at(&self, old: u64, chosen: &[&Delivery], scene: &Scene) -> Results {
+        let mut writer = Appender::new(&self.file, old);
+        let failure = writer.write_all(chosen, scene).err();
+        let whole = writer.whole();
+        let mut results: Results = vec![Ok(()); chosen.len()];
+        if let Some(error) = failure {
+            let fault = Fault::io("cannot write to the mailbox", &error);
+            results[whole..].fill(Err(fault.clone()));
+            if let Err(cut) = self.file.set_len(writer.end_of_whole()) {
+                // Nothing was promised; what is there is reported as not delivered.
+                return vec![Err(Fault::io("cannot cut the mailbox back", &cut)); chosen.len()];
+            }
+        }
+        if let Err(error) = self.sync() {
+            let _ = self.file.set_len(old).and_then(|()| self.file.sync_all());
+            results.fill(Err(Fault::io("cannot sync the mailbox", &error)));
+        }
+        results
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        self.made_in.iter().try_for_each(File::sync_all)
+    }
+}
+
+/// Opens the file itself: no link of either kind, nothing but a regular file.
+fn open_file(directory: &File, name: &str, more: OFlags) -> io::Result<File> {
+    let flags =
+        OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mode = if more.is_empty() { Mode::empty() } else { Mode::RUSR | Mode::WUSR };
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let file = File::from(rustix::fs::openat2(directory, name, flags | more, mode, beneath)?);
+    let stat = rustix::fs::fstat(&file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink > 1 {
+        return Err(io::Error::other("not a regular file with one name"));
+    }
+    Ok(file)
+}
+
+/// Gathers messages into few writes and knows how many of them are whole in the file.
+struct Appender<'a> {
+    file: &'a File,
+    old: u64,
+    written: u64,
+    buffer: Vec<u8>,
+    /// Where each message ends, in bytes after `old`.
+    ends: Vec<u64>,
+}
+
+impl<'a> Appender<'a> {
+    fn new(file: &'a File, old: u64) -> Self {
+        Appender { file, old, written: 0, buffer: Vec::new(), ends: Vec::new() }
+    }
+
+    fn write_all(&mut self, chosen: &[&Delivery], scene: &Scene) -> io::Result<()> {
+        self.end_last_line()?;
+        for delivery in chosen {
+            self.message(delivery, scene)?;
+            self.ends.push(self.written + self.buffer.len() as u64);
+        }
+        self.flush()
+    }
+
+    /// Whatever stands at the end, ours or not: a `From ` line needs an empty line before it.
+    fn end_last_line(&mut self) -> io::Result<()> {
+        let mut tail = [b'\n'; 2];
+        let known = self.old.min(2);
+        self.file.read_exact_at(&mut tail[2 - known as usize..], self.old - known)?;
+        let missing = tail.iter().rev().take_while(|byte| **byte == b'\n').count();
+        self.buffer.resize(2 - missing, b'\n');
+        Ok(())
+    }
+
+    fn message(&mut self, delivery: &Delivery, scene: &Scene) -> io::Result<()> {
+        self.buffer.extend_from_slice(from_line(delivery.message.sender(), scene.now).as_bytes());
+        super::trace_lines(delivery, &mut self.buffer);
+        let mut quote = QuoteFrom::default();
+        delivery.message.pieces(&mut |piece| {
+            quote.push(piece, &mut self.buffer);
+            if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+        })?;
+        quote.finish(&mut self.buffer);
+        self.buffer.push(b'\n');
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut rest = &self.buffer[..];
+        while !rest.is_empty() {
+            match self.file.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => {
+                    self.written += bytes as u64;
+                    rest = &rest[bytes..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// How many messages are whole in the file.
+    fn whole(&self) -> usize {
+        self.ends.iter().take_while(|end| **end <= self.written).count()
+    }
+
+    /// Where the last whole one ends, in the file.
+    fn end_of_whole(&self) -> u64 {
+        self.old + self.whole().checked_sub(1).map_or(0, |last| self.ends[last])
+    }
+}

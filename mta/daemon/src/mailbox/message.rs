@@ -1,0 +1,235 @@
+//! A message on its way into mailboxes: taken in piece by piece, held once for all its recipients, in
+//! memory while small, in a nameless file when large.
+//! Must never hold more than `MEMORY_BYTES_MAX` of one message in memory.
+
+use super::text::ToLf;
+use mail::ReversePath;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+
+/// A message up to this size stays in memory; a larger one is staged in a nameless file.
+pub const MEMORY_BYTES_MAX: usize = 512 * 1024;
+/// Bytes copied at a time from a staged message to a mailbox.
+const COPY_BYTES: usize = 256 * 1024;
+/// How many `Delivered-To` lines are remembered: more would be a loop of its own kind, and the count of
+/// `Received` ends that one.
+const DELIVERED_TO_MAX: usize = 200;
+
+/// A whole message, lines ended by LF.
+#[derive(Debug)]
+pub struct Message {
+    sender: ReversePath,
+    content: Content,
+    delivered_to: Vec<Box<str>>,
+}
+
+#[derive(Debug)]
+enum Content {
+    Memory(Vec<u8>),
+    Staged(File, u64),
+}
+
+/// Takes a message in.
+#[derive(Debug)]
+pub struct Intake {
+    sender: ReversePath,
+    lf: ToLf,
+    memory: Vec<u8>,
+    staged: Option<(File, u64)>,
+    delivered_to: Vec<Box<str>>,
+}
+
+impl Intake {
+    /// A message from `sender` begins.
+    pub fn new(sender: ReversePath) -> Intake {
+        let lf = ToLf::default();
+        Intake { sender, lf, memory: Vec::new(), staged: None, delivered_to: Vec::new() }
+    }
+
+    /// Takes the next bytes, with lines ended by CRLF. `stage` is a directory where a nameless file may
+    /// be made when the message is large.
+    pub fn push(&mut self, piece: &[u8], stage: BorrowedFd<'_>) -> io::Result<()> {
+        for part in piece.chunks(MEMORY_BYTES_MAX / 4) {
+            self.lf.push(part, &mut self.memory);
+            if self.memory.len() >= MEMORY_BYTES_MAX / 2 {
+                self.spill(stage)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The message is whole.
+    pub fn finish(mut self) -> io::Result<Message> {
+        self.lf.finish(&mut self.memory);
+        let content = match self.staged {
+            None => {
+                self.delivered_to = delivered_to(&self.memory);
+                Content::Memory(self.memory)
+            }
+            Some((mut file, bytes)) => {
+                file.write_all(&self.memory)?;
+                Content::Staged(file, bytes + self.memory.len() as u64)
+            }
+        };
+        Ok(Message { sender: self.sender, content, delivered_to: self.delivered_to })
+    }
+
+    fn spill(&mut self, stage: BorrowedFd<'_>) -> io::Result<()> {
+        let (file, bytes) = match &mut self.staged {
+            Some(staged) => staged,
+            None => {
+                self.delivered_to = delivered_to(&self.memory);
+                self.staged.insert((nameless(stage)?, 0))
+            }
+        };
+        file.write_all(&self.memory)?;
+        *bytes += self.memory.len() as u64;
+        self.memory.clear();
+        Ok(())
+    }
+}
+
+impl Message {
+    /// MAIL FROM.
+    pub fn sender(&self) -> &ReversePath {
+        &self.sender
+    }
+
+    /// Bytes, lines ended by LF.
+    pub fn bytes(&self) -> u64 {
+        match &self.content {
+            Content::Memory(bytes) => bytes.len() as u64,
+            Content::Staged(_, bytes) => *bytes,
+        }
+    }
+
+    /// Whether a `Delivered-To` line of the header names this address.
+    pub fn was_delivered_to(&self, address: &str) -> bool {
+        self.delivered_to.iter().any(|seen| seen.eq_ignore_ascii_case(address))
+    }
+
+    /// The whole text, where it is in memory.
+    pub(super) fn in_memory(&self) -> Option<&[u8]> {
+        match &self.content {
+            Content::Memory(bytes) => Some(bytes),
+            Content::Staged(..) => None,
+        }
+    }
+
+    /// Hands the text over piece by piece.
+    pub(super) fn pieces(&self, take: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let (file, bytes) = match &self.content {
+            Content::Memory(bytes) => return take(bytes),
+            Content::Staged(file, bytes) => (file, *bytes),
+        };
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut at = 0;
+        while at < bytes {
+            let wanted = buffer.len().min(usize::try_from(bytes - at).unwrap_or(usize::MAX));
+            file.read_exact_at(&mut buffer[..wanted], at)?;
+            take(&buffer[..wanted])?;
+            at += wanted as u64;
+        }
+        Ok(())
+    }
+}
+
+/// A file without a name: it is gone when it is closed, whatever happens to us.
+pub(super) fn nameless(dir: BorrowedFd<'_>) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::openat(dir, ".", flags | OFlags::TMPFILE, Mode::RUSR | Mode::WUSR) {
+        Ok(fd) => Ok(File::from(fd)),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
+            let name = super::place::unique_name();
+            let create = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+            let fd = rustix::fs::openat(dir.as_fd(), &name, create, Mode::RUSR | Mode::WUSR)?;
+            rustix::fs::unlinkat(dir, &name, AtFlags::empty())?;
+            Ok(File::from(fd))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The values of the `Delivered-To` lines in the header at the start of `text`. They stand at the top,
+/// each final delivery having written its own there, so the first piece of a large message has them.
+fn delivered_to(text: &[u8]) -> Vec<Box<str>> {
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut inside = false;
+    for line in text.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty()) {
+        if line.starts_with(b" ") || line.starts_with(b"\t") {
+            if let (true, Some(value)) = (inside, found.last_mut()) {
+                value.extend_from_slice(line);
+            }
+            continue;
+        }
+        inside = field_value(line, b"delivered-to")
+            .filter(|_| found.len() < DELIVERED_TO_MAX)
+            .map(|value| found.push(value.to_vec()))
+            .is_some();
+    }
+    found.iter().map(|value| String::from_utf8_lossy(value).trim().into()).collect()
+}
+
+fn field_value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    line[..colon].trim_ascii_end().eq_ignore_ascii_case(name).then(|| &line[colon + 1..])
+}
+
+/// Reads a whole message from `reader`: for what comes from a file or a test.
+impl Message {
+    /// Takes in everything that `reader` gives.
+    pub fn read(
+        sender: ReversePath,
+        mut reader: impl Read,
+        stage: BorrowedFd<'_>,
+    ) -> io::Result<Message> {
+        let mut intake = Intake::new(sender);
+        let mut buffer = vec![0; COPY_BYTES];
+        loop {
+            match reader.read(&mut buffer)? {
+                0 => return intake.finish(),
+                bytes => intake.push(&buffer[..bytes], stage)?,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m064_delivered_to_lines_are_found_in_the_header_only() {
+        let text = b"DELIVERED-TO : a@b.test\nX: y\n Delivered-To: no@x\nDelivered-To:\n c@d.test\n\nDelivered-To: e@f\n";
+        assert_eq!(delivered_to(text), ["a@b.test".into(), "c@d.test".into()]);
+    }
+
+    #[test]
+    fn a_large_message_is_staged_and_reads_back_as_it_came() {
+        let dir = tempfile::tempdir().unwrap();
+        let stage = File::open(dir.path()).unwrap();
+        let line = "0123456789".repeat(7);
+        let text =
+            format!("Delivered-To: x@y.test\r\n\r\n{}", format!("{line}\r\n").repeat(40_000));
+        let message = Message::read(ReversePath::Null, text.as_bytes(), stage.as_fd()).unwrap();
+        assert!(message.in_memory().is_none());
+        assert!(message.was_delivered_to("X@y.test"));
+        let mut back = Vec::new();
+        let mut largest = 0;
+        message
+            .pieces(&mut |piece| {
+                largest = largest.max(piece.len());
+                back.extend_from_slice(piece);
+                Ok(())
+            })
+            .unwrap();
+        assert!(back == text.replace("\r\n", "\n").into_bytes());
+        assert_eq!(back.len() as u64, message.bytes());
+        assert!(largest <= COPY_BYTES);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

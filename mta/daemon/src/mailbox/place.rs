@@ -1,0 +1,178 @@
+//! Where a mailbox is: names that are safe as file names, and directories below a base that is never
+//! left. Must never follow a symbolic link below the base, nor `..` out of it.
+
+use super::{Fault, Format};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A directory that is held open, so that the path above it need not be open to us, with its name for
+/// people.
+#[derive(Debug)]
+pub struct Base {
+    directory: OwnedFd,
+    path: PathBuf,
+}
+
+/// A directory below a base, and those in which something was made on the way: their names are not
+/// durable before they have been synced.
+pub(super) struct Opened {
+    pub directory: File,
+    pub made_in: Vec<File>,
+}
+
+/// The longest user name: with a suffix it still fits into a file name of 255 bytes.
+pub const USER_BYTES_MAX: usize = 200;
+
+const BENEATH: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const OWNER_ONLY: Mode = Mode::RWXU;
+
+impl Base {
+    /// `directory` is held open; `path` is what people call it.
+    pub fn new(directory: OwnedFd, path: impl Into<PathBuf>) -> Base {
+        Base { directory, path: path.into() }
+    }
+
+    /// Opens the directory at `path`, following links: it is the administrator's word. With `create`,
+    /// what is missing is made with mode 0700.
+    pub fn open(path: impl Into<PathBuf>, create: bool) -> io::Result<Base> {
+        let path = path.into();
+        if create {
+            use std::os::unix::fs::DirBuilderExt;
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        }
+        let directory = rustix::fs::open(&path, DIRECTORY, Mode::empty())?;
+        Ok(Base { directory, path })
+    }
+
+    /// The name for people.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Opens the directory `relative` below this one, making what is missing with mode 0700.
+    pub(super) fn open_below(&self, relative: &str) -> io::Result<Opened> {
+        match beneath(self.directory(), relative) {
+            Ok(directory) => Ok(Opened { directory, made_in: Vec::new() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.make_below(relative),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn make_below(&self, relative: &str) -> io::Result<Opened> {
+        let mut directory = beneath(self.directory(), ".")?;
+        let mut made_in = Vec::new();
+        for name in relative.split('/').filter(|name| !name.is_empty()) {
+            match rustix::fs::mkdirat(&directory, name, OWNER_ONLY) {
+                Ok(()) => made_in.push(directory.try_clone()?),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            directory = beneath(directory.as_fd(), name)?;
+        }
+        Ok(Opened { directory, made_in })
+    }
+}
+
+/// Opens the directory `relative` below `from`.
+pub(super) fn beneath(from: BorrowedFd<'_>, relative: &str) -> io::Result<File> {
+    let relative = if relative.is_empty() { "." } else { relative };
+    Ok(rustix::fs::openat2(from, relative, DIRECTORY, Mode::empty(), BENEATH)?.into())
+}
+
+/// The user's name in a mailbox path, from the local part as the client wrote it: without the quotes
+/// of a quoted string (RFC 5321 4.1.2), ASCII letters in lower case. Names that could lead elsewhere
+/// are no users: policy has refused them at RCPT; this is the second wall.
+pub fn user_name(local: &str, format: Format) -> Result<String, Fault> {
+    let name = unquote(local).to_ascii_lowercase();
+    // `bob.lock` as a mailbox would be the dotlock of `bob`.
+    let is_lock = format == Format::Mbox && name.ends_with(".lock");
+    let unsafe_char = |c: char| c == '/' || c.is_control();
+    let refused = name.is_empty()
+        || name.len() > USER_BYTES_MAX
+        || name.starts_with('.')
+        || name.contains(unsafe_char)
+        || is_lock;
+    if refused { Err(Fault::no_such_user()) } else { Ok(name) }
+}
+
+/// The content of a quoted string, or the text itself where it is none.
+fn unquote(local: &str) -> String {
+    let Some(inner) = local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return local.to_owned();
+    };
+    let mut out = String::with_capacity(inner.len());
+    let mut escaped = false;
+    for c in inner.chars() {
+        if c == '\\' && !escaped {
+            escaped = true;
+        } else {
+            out.push(c);
+            escaped = false;
+        }
+    }
+    out
+}
+
+/// `P<process>Q<number>R<random>`: a name that nobody else makes, whatever happens to clocks and
+/// process numbers.
+pub(super) fn unique_name() -> String {
+    static RANDOM: OnceLock<u64> = OnceLock::new();
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let random = RANDOM.get_or_init(rand::random);
+    // A forked worker inherits `random`, but not the process number.
+    format!("P{}Q{number}R{random:016x}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_lead_elsewhere_are_no_users() {
+        let long = "x".repeat(USER_BYTES_MAX + 1);
+        for local in [
+            "", ".", "..", ".hidden", "a/b", "../x", "a\0b", "a\nb", "\"\"", "\"../x\"",
+            "\"\\.x\"", &long,
+        ] {
+            assert_eq!(user_name(local, Format::Maildir), Err(Fault::no_such_user()), "{local:?}");
+        }
+        assert!(user_name("bob.lock", Format::Mbox).is_err());
+        for (local, user) in [
+            ("Bob", "bob"),
+            ("\"a b\"", "a b"),
+            ("jörg", "jörg"),
+            ("a+b", "a+b"),
+            ("bob.lock", "bob.lock"),
+        ] {
+            assert_eq!(user_name(local, Format::Maildir), Ok(user.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_symbolic_link_below_the_base_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::open(dir.path().join("mail"), true).unwrap();
+        std::os::unix::fs::symlink("/etc", dir.path().join("mail/bob")).unwrap();
+        for path in ["bob", "bob/x", "..", "a/../../x", "/etc"] {
+            assert!(base.open_below(path).is_err(), "{path}");
+        }
+        let opened = base.open_below("eve/Maildir/new").unwrap();
+        assert_eq!(opened.made_in.len(), 3);
+        assert!(dir.path().join("mail/eve/Maildir/new").is_dir());
+        assert_eq!(base.open_below("eve/Maildir").unwrap().made_in.len(), 0);
+    }
+}
