@@ -1,0 +1,328 @@
+//! A daemon in a directory of its own: started, asked, stopped, killed.
+//!
+//! Must never touch a process or a directory that it did not make.
+
+use super::{Client, PATIENCE, Sink, free_port, token, until};
+use serde_json::Value;
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, Once};
+use std::time::{Duration, Instant};
+
+const POSTHASTE: &str = env!("CARGO_BIN_EXE_posthaste");
+
+/// What a daemon of a test is to be like.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// Lines above the first table.
+    pub top: String,
+    /// More tables: `[limits]`, `[[listen]]`, `[retry]` and so on.
+    pub tables: String,
+    /// Routes that come before the ones to the sink.
+    pub routes: String,
+    /// Where `sink.test` and all below it go.
+    pub sink_port: u16,
+    /// Environment of the daemon.
+    pub environment: Vec<(String, String)>,
+    /// `deliver` of `[local]`; the template's Maildir where empty.
+    pub deliver: String,
+}
+
+/// A running daemon. `local.test` is delivered to Maildirs, `sink.test` to the sink,
+/// `hold.test` is held; who comes from 127.0.0.1 may relay, 127.0.0.9 is a stranger.
+pub struct Daemon {
+    pub port: u16,
+    pub directory: PathBuf,
+    setup: Setup,
+    child: Mutex<Child>,
+}
+
+/// What must go when the test program ends: statics are never dropped.
+static LEFT: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
+
+extern "C" fn clean_up() {
+    let Ok(left) = LEFT.lock() else { return };
+    for (pid, directory) in left.iter() {
+        // SAFETY: kill has no memory effects; the pid is that of a child we have not waited for.
+        unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
+        end_roles(directory);
+        let _ = std::fs::remove_dir_all(directory);
+    }
+}
+
+/// Children of a killed master end by themselves within a second; the directory goes after them.
+fn end_roles(directory: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < deadline && !processes_of(directory).is_empty() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn processes_of(directory: &Path) -> Vec<u32> {
+    let text = directory.to_string_lossy().into_owned();
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
+    let environ_has = |pid: &u32| {
+        std::fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(&text))
+    };
+    pids.filter(|pid| *pid != std::process::id()).filter(environ_has).collect()
+}
+
+impl Daemon {
+    /// Starts one and waits until it greets.
+    pub fn start(setup: Setup) -> Daemon {
+        static AT_EXIT: Once = Once::new();
+        // SAFETY: `clean_up` is an `extern "C"` function that does not unwind past its own locks.
+        AT_EXIT.call_once(|| assert_eq!(unsafe { libc::atexit(clean_up) }, 0));
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(token("daemon"));
+        std::fs::create_dir_all(&directory).unwrap();
+        let port = free_port();
+        std::fs::write(directory.join("posthaste.toml"), settings(&setup, &directory, port))
+            .unwrap();
+        let child = Mutex::new(spawn(&setup, &directory));
+        let daemon = Daemon { port, directory, setup, child };
+        daemon.wait_until_it_greets();
+        daemon
+    }
+
+    /// The usual one, with this sink behind it.
+    pub fn with_sink(sink: &Sink) -> Daemon {
+        Daemon::start(Setup { sink_port: sink.port, ..Setup::default() })
+    }
+
+    fn wait_until_it_greets(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.lock().unwrap().try_wait().unwrap() {
+                panic!("the daemon ended with {status}:\n{}", self.log());
+            }
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                let mut client = Client::connect(self.port);
+                if client.next_reply().is_some_and(|reply| reply.code == 220) {
+                    return;
+                }
+            }
+            assert!(Instant::now() < deadline, "the daemon does not greet:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The log so far.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(self.directory.join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Waits for a line of the log that has all these texts.
+    pub fn wait_for_log(&self, texts: &[&str]) -> String {
+        until(&format!("{texts:?} in the log"), || {
+            let log = self.log();
+            let has_all = |line: &&str| texts.iter().all(|text| line.contains(text));
+            log.lines().find(has_all).map(String::from)
+        })
+    }
+
+    /// Runs the command line with this daemon's settings.
+    pub fn command(&self, arguments: &[&str]) -> Output {
+        Command::new(POSTHASTE)
+            .args(arguments)
+            .env("POSTHASTE_CONFIG", self.directory.join("posthaste.toml"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// `queue list --json` with these conditions, a value for each message.
+    pub fn queue(&self, conditions: &[&str]) -> Vec<Value> {
+        let output = self.command(&[&["queue", "list", "--json"], conditions].concat());
+        assert!(output.status.success(), "queue list: {}", String::from_utf8_lossy(&output.stderr));
+        let values = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
+        let values = values.map(|value| value.unwrap());
+        values
+            .flat_map(|value| match value {
+                Value::Array(values) => values,
+                value => vec![value],
+            })
+            .collect()
+    }
+
+    /// `queue summary --json`.
+    pub fn summary(&self) -> Value {
+        let output = self.command(&["queue", "summary", "--json"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Messages in the queue.
+    pub fn queued(&self) -> u64 {
+        self.summary()["messages"].as_u64().unwrap()
+    }
+
+    /// The messages in a user's Maildir.
+    pub fn mailbox(&self, user: &str) -> Vec<String> {
+        let new = self.directory.join("state/mail").join(user).join("new");
+        let files = std::fs::read_dir(new).into_iter().flatten().flatten();
+        files
+            .filter_map(|file| std::fs::read(file.path()).ok())
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .collect()
+    }
+
+    /// Waits for the message in a user's Maildir that has this word.
+    pub fn wait_in_mailbox(&self, user: &str, token: &str) -> String {
+        until(&format!("{token} in the mailbox of {user}"), || {
+            self.mailbox(user).into_iter().find(|text| text.contains(token))
+        })
+    }
+
+    /// R0: the daemon takes and delivers mail as ever, and nothing is there of what was refused.
+    pub fn works_and_has_nothing_for(&self, user: &str) {
+        self.works();
+        let address = format!("{user}@local.test");
+        let queued = self.queue(&["--recipient", &address]);
+        assert!(queued.is_empty(), "half-accepted: {queued:?}");
+        assert_eq!(self.mailbox(user), Vec::<String>::new(), "half-accepted and delivered");
+    }
+
+    /// R0: the daemon takes a message and delivers it.
+    pub fn works(&self) {
+        let token = token("works");
+        let mut client = Client::in_data(self.port, "probe@client.test", "probe@local.test");
+        client.send(format!("Subject: {token}\r\n\r\nprobe\r\n.\r\n"));
+        client.expect(250);
+        client.ask("QUIT", 221);
+        self.wait_in_mailbox("probe", &token);
+    }
+
+    /// The master's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.lock().unwrap().id()
+    }
+
+    /// The process ids of a role, from the words of their command lines.
+    pub fn pids_of(&self, role: &str) -> Vec<u32> {
+        let is_role = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            words.windows(2).any(|pair| pair == [&b"role"[..], role.as_bytes()])
+        };
+        descendants(self.pid()).into_iter().filter(is_role).collect()
+    }
+
+    pub fn signal(&self, signal: i32) {
+        signal_to(self.pid(), signal);
+    }
+
+    /// SIGKILL to the master; waits until all its children are gone too.
+    pub fn kill(&self) {
+        let children = descendants(self.pid());
+        self.signal(libc::SIGKILL);
+        self.child.lock().unwrap().wait().unwrap();
+        until("the children of a dead master to end", || {
+            children.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()).then_some(())
+        });
+    }
+
+    /// SIGTERM; how long it took, and whether it ended well.
+    pub fn stop(&self) -> (Duration, bool) {
+        let start = Instant::now();
+        self.signal(libc::SIGTERM);
+        let status = self.child.lock().unwrap().wait().unwrap();
+        (start.elapsed(), status.success())
+    }
+
+    /// Starts it again after `kill` or `stop`, on the same port and directory.
+    pub fn start_again(&self) {
+        *self.child.lock().unwrap() = spawn(&self.setup, &self.directory);
+        self.wait_until_it_greets();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let mut child = self.child.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if std::thread::panicking() {
+            eprintln!("the log of {}:\n{}", self.directory.display(), tail(&self.log(), 40));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        end_roles(&self.directory);
+        let _ = std::fs::remove_dir_all(&self.directory);
+        if let Ok(mut left) = LEFT.lock() {
+            left.retain(|(_, directory)| *directory != self.directory);
+        }
+    }
+}
+
+fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+pub fn signal_to(pid: u32, signal: i32) {
+    // SAFETY: kill has no memory effects.
+    unsafe { libc::kill(pid as i32, signal) };
+}
+
+/// All processes below this one.
+fn descendants(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task");
+    let tasks = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut found = Vec::new();
+    for task in tasks {
+        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|word| word.parse().ok()) {
+            found.push(child);
+            found.extend(descendants(child));
+        }
+    }
+    found
+}
+
+fn spawn(setup: &Setup, directory: &Path) -> Child {
+    let log =
+        std::fs::OpenOptions::new().create(true).append(true).open(directory.join("log")).unwrap();
+    let mut command = Command::new(POSTHASTE);
+    command
+        .args(["run", "--log", "json", "--config"])
+        .arg(directory.join("posthaste.toml"))
+        .env("POSTHASTE_TEST_DIRECTORY", directory)
+        .envs(setup.environment.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .process_group(0);
+    let child = command.spawn().unwrap();
+    let mut left = LEFT.lock().unwrap();
+    left.retain(|(_, known)| known != directory);
+    left.push((child.id(), directory.to_path_buf()));
+    child
+}
+
+fn settings(setup: &Setup, directory: &Path, port: u16) -> String {
+    let state = directory.join("state");
+    let deliver = match setup.deliver.as_str() {
+        "" => "maildir:{state}/mail/{user}/",
+        deliver => deliver,
+    };
+    let (top, tables, routes) = (&setup.top, &setup.tables, &setup.routes);
+    let sink = match setup.sink_port {
+        0 => String::new(),
+        port => format!(
+            "[[route]]\ndomain = \"sink.test\"\nto = \"smtp:127.0.0.1:{port}\"\n\
+             [[route]]\ndomain = \"*.sink.test\"\nto = \"smtp:127.0.0.1:{port}\"\n"
+        ),
+    };
+    format!(
+        "hostname = \"mx.local.test\"\nstate = {state:?}\n{top}\n\
+         [[listen]]\naddress = \"127.0.0.1:{port}\"\n\
+         [relay]\nfrom = [\"127.0.0.1/32\"]\n\
+         [local]\ndomains = [\"local.test\"]\ndeliver = {deliver:?}\n\
+         {routes}\n{sink}\
+         [[route]]\ndomain = \"hold.test\"\nto = \"hold\"\n\
+         [[route]]\ndomain = \"*.hold.test\"\nto = \"hold\"\n{tables}\n"
+    )
+}

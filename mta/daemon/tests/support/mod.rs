@@ -1,0 +1,44 @@
+//! What every test over a real socket needs: a running daemon, a client that says exactly the
+//! bytes it is told, and a next hop that remembers what it got.
+//!
+//! Must never reach into the daemon but by its sockets, its files and its command line.
+
+#![allow(dead_code, clippy::unwrap_used, missing_docs)]
+
+pub mod client;
+pub mod daemon;
+pub mod sink;
+
+pub use client::{Client, Reply};
+pub use daemon::{Daemon, Setup};
+pub use sink::{Mail, Script, Sink};
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How long anything that must happen may take on a loaded machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A word that no other message of this test run has.
+pub fn token(name: &str) -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("{name}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed))
+}
+
+/// Asks again and again until there is an answer.
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A port that nobody uses now.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
