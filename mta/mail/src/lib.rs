@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod address;
+pub mod bounce;
 pub mod change;
 pub mod domain;
 pub mod envelope;
@@ -14,8 +15,10 @@ pub mod now;
 pub mod outcome;
 pub mod promise;
 pub mod reply;
+pub mod trace;
 
 pub use address::{Address, AddressError, ReversePath};
+pub use bounce::{Bounce, Notice, bounce};
 pub use change::Change;
 pub use domain::Domain;
 pub use envelope::{BodyKind, Envelope, Notify, Origin, Protocol, Recipient, Ret};

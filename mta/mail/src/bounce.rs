@@ -1,0 +1,232 @@
+//! Delivery status notices: bounce, delay notice, and notices of success (RFC 3461, 3462, 3464,
+//! 6533), as complete messages with their envelope.
+//!
+//! Must never answer the null sender, never tell a recipient's sender what was not asked for with
+//! NOTIFY, and never let a peer's or a client's text become a header, a field or a boundary.
+
+mod original;
+mod status;
+mod text;
+mod words;
+
+use crate::trace::rfc5322_date;
+use crate::{
+    Address, BodyKind, Envelope, MessageId, Notify, Origin, Protocol, Recipient, Report, Ret,
+    ReversePath, Wall,
+};
+use original::{OriginalPart, original_part};
+use text::{harmless, is_clean};
+
+/// What the notice tells (RFC 3464 2.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// These recipients will never get it.
+    Failed,
+    /// They have not got it yet; it will be tried again.
+    Delayed,
+    /// They were handed to a server that will send no notice (RFC 3461 5.2.2).
+    Relayed,
+    /// They have it.
+    Delivered,
+}
+
+/// How much of the original message goes into a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// Its headers only.
+    Headers,
+}
+
+/// The facts of one notice.
+#[derive(Clone, Copy, Debug)]
+pub struct Notice<'a> {
+    /// What it tells, the same for all its recipients.
+    pub kind: Kind,
+    /// Our name.
+    pub hostname: &'a str,
+    /// Whom people may ask: the From of the notice.
+    pub postmaster: &'a Address,
+    /// The queue id of the original message.
+    pub id: MessageId,
+    /// The envelope of the original message.
+    pub envelope: &'a Envelope,
+    /// Index in the envelope, and the evidence. At most `NOTICE_RECIPIENTS_MAX` is sensible.
+    pub recipients: &'a [(u32, Report)],
+    /// How much of the original is in `original`: what `part` told.
+    pub part: Part,
+    /// The original message, or at least its headers, CRLF as it was received.
+    pub original: &'a [u8],
+    /// The time of the notice and of the last attempt.
+    pub now: Wall,
+    /// Until when it will be tried (`Delayed`).
+    pub retry_until: Option<Wall>,
+}
+
+/// A finished notice: to be staged like any message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounce {
+    /// From the null sender to the original's sender.
+    pub envelope: Envelope,
+    /// The complete message, CRLF, no line over 998 octets but the original's own.
+    pub bytes: Vec<u8>,
+}
+
+/// Recipients in one notice; whoever has more sends several notices, so that none is unbounded.
+pub const NOTICE_RECIPIENTS_MAX: usize = 1_000;
+
+/// How much of a message of `bytes` a notice returns (RFC 3461 4.3): all of it only in a bounce,
+/// where the sender did not ask for headers only, and only up to `bounce_bytes_max`.
+pub fn part(kind: Kind, envelope: &Envelope, bytes: u64, bounce_bytes_max: u64) -> Part {
+    let wanted = kind == Kind::Failed && envelope.ret != Some(Ret::Headers);
+    if wanted && bytes <= bounce_bytes_max { Part::Whole } else { Part::Headers }
+}
+
+/// Whether a recipient's NOTIFY asks for such a notice (RFC 3461 4.1).
+pub fn is_wanted(kind: Kind, notify: Notify) -> bool {
+    match kind {
+        Kind::Failed => notify.failure(),
+        Kind::Delayed => notify.delay(),
+        Kind::Relayed | Kind::Delivered => notify.success(),
+    }
+}
+
+/// Makes the notice; `None` where nobody is to be told: the sender is null (RFC 5321 4.5.5), or
+/// no recipient's NOTIFY asks for it.
+pub fn bounce(notice: &Notice<'_>) -> Option<Bounce> {
+    let ReversePath::Address(sender) = &notice.envelope.sender else { return None };
+    let told: Vec<(&Recipient, &Report)> = notice
+        .recipients
+        .iter()
+        .filter_map(|(index, report)| {
+            let recipient = notice.envelope.recipients.get(*index as usize)?;
+            is_wanted(notice.kind, recipient.notify).then_some((recipient, report))
+        })
+        .collect();
+    if told.is_empty() {
+        return None;
+    }
+    let form = Form::of(notice.envelope, sender, &told);
+    let bytes = assemble(notice, sender, &told, form);
+    let eight_bit = !bytes.is_ascii();
+    let envelope = Envelope {
+        sender: ReversePath::Null,
+        ret: None,
+        envid: None,
+        body: if eight_bit { BodyKind::EightBit } else { BodyKind::SevenBit },
+        smtputf8: form == Form::Utf8,
+        origin: Origin { client: None, helo: "".into(), protocol: Protocol::Local },
+        arrived: notice.now,
+        // RFC 3461 6.1: the only NOTIFY that a notice may carry.
+        recipients: vec![Recipient { address: sender.clone(), notify: Notify::NEVER, orcpt: None }],
+    };
+    Some(Bounce { envelope, bytes })
+}
+
+/// Which alphabet the notice may use. A notice needs SMTPUTF8 on its way only if its own
+/// recipient does: a sender with an ASCII address may well sit behind a server without it, and a
+/// notice that cannot be sent is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Everything as RFC 3464 has it.
+    Ascii,
+    /// RFC 6533's types, encoded so that they pass where there is no SMTPUTF8 and no 8BITMIME.
+    Utf8Encoded,
+    /// RFC 6533's types, as they are.
+    Utf8,
+}
+
+impl Form {
+    fn of(envelope: &Envelope, sender: &Address, told: &[(&Recipient, &Report)]) -> Form {
+        if !sender.is_ascii() {
+            Form::Utf8
+        } else if envelope.smtputf8 || told.iter().any(|(r, _)| !r.address.is_ascii()) {
+            Form::Utf8Encoded
+        } else {
+            Form::Ascii
+        }
+    }
+}
+
+fn assemble(
+    notice: &Notice<'_>,
+    sender: &Address,
+    told: &[(&Recipient, &Report)],
+    form: Form,
+) -> Vec<u8> {
+    let words = words::words(notice, told, form);
+    let status = status::status(notice, told, form);
+    let original = original_part(notice, form);
+    let name = name(notice, told);
+    let boundary = boundary(&name, [words.as_bytes(), status.as_bytes(), &original.body]);
+    let mut out = head(notice, sender, &name, &boundary, form).into_bytes();
+    let mut part = |headers: String, body: &[u8]| {
+        out.extend_from_slice(format!("\r\n--{boundary}\r\n{headers}\r\n").as_bytes());
+        out.extend_from_slice(body);
+    };
+    part(words::headers(&words, form), &words::encode(words, form));
+    part(status::headers(&status, form), status.as_bytes());
+    let OriginalPart { headers, body } = original;
+    part(headers, &body);
+    out.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+    out
+}
+
+/// The headers of the notice itself (RFC 3462 1, RFC 3834 5).
+fn head(notice: &Notice<'_>, sender: &Address, name: &str, boundary: &str, form: Form) -> String {
+    let report_type =
+        if form == Form::Ascii { "delivery-status" } else { "global-delivery-status" };
+    let host = harmless(notice.hostname, false);
+    format!(
+        "Date: {date}\r\n\
+         From: Mail Delivery System <{from}>\r\n\
+         To: <{to}>\r\n\
+         Subject: {subject}\r\n\
+         Message-ID: <{name}@{host}>\r\n\
+         Auto-Submitted: auto-replied\r\n\
+         MIME-Version: 1.0\r\n\
+         Content-Type: multipart/report; report-type={report_type};\r\n\
+         \tboundary=\"{boundary}\"\r\n\
+         \r\n\
+         This is a delivery status notice in MIME format.\r\n",
+        date = rfc5322_date(notice.now),
+        from = harmless(notice.postmaster.as_str(), form == Form::Utf8),
+        to = harmless(sender.as_str(), form == Form::Utf8),
+        subject = words::subject(notice.kind),
+    )
+}
+
+/// A name that no other notice has: the queue id, what is told, about whom first, and when.
+fn name(notice: &Notice<'_>, told: &[(&Recipient, &Report)]) -> String {
+    let word = match notice.kind {
+        Kind::Failed => "failed",
+        Kind::Delayed => "delayed",
+        Kind::Relayed => "relayed",
+        Kind::Delivered => "delivered",
+    };
+    let first = notice.recipients.first().map_or(0, |(index, _)| *index);
+    debug_assert!(!told.is_empty());
+    format!("{}.{word}.{first}.{}", notice.id, notice.now.micros())
+}
+
+/// A boundary that occurs in none of the parts (RFC 2046 5.1.1). A part of n bytes rules out at
+/// most n of the candidates, so the search ends.
+fn boundary(name: &str, parts: [&[u8]; 3]) -> String {
+    let occurs = |candidate: &str| {
+        parts.iter().any(|part| part.windows(candidate.len()).any(|w| w == candidate.as_bytes()))
+    };
+    (0u64..)
+        .map(|number| format!("=_{name}.{number}"))
+        .find(|candidate| !occurs(candidate))
+        .expect("a finite text holds finitely many candidates")
+}
+
+/// `Content-Transfer-Encoding` of a part that goes as it is (RFC 2045 6.2).
+fn as_it_is(body: &[u8]) -> &'static str {
+    debug_assert!(is_clean(body));
+    if body.is_ascii() { "7bit" } else { "8bit" }
+}
+
+#[cfg(test)]
+mod tests;

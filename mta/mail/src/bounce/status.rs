@@ -1,0 +1,146 @@
+//! The part for machines: `message/delivery-status` and its global variant (RFC 3464 2,
+//! RFC 6533 4).
+//!
+//! Must never show an address or a reply in a form that a parser of fields could misread.
+
+use super::text::{bounded, decode_xtext, fold, harmless};
+use super::{Form, Kind, Notice, as_it_is};
+use crate::trace::rfc5322_date;
+use crate::{Address, Recipient, Report, Stage};
+use std::fmt::Write;
+
+pub(super) fn headers(body: &str, form: Form) -> String {
+    let kind = if form == Form::Ascii { "delivery-status" } else { "global-delivery-status" };
+    format!(
+        "Content-Type: message/{kind}\r\nContent-Transfer-Encoding: {}\r\n",
+        as_it_is(body.as_bytes())
+    )
+}
+
+pub(super) fn status(notice: &Notice<'_>, told: &[(&Recipient, &Report)], form: Form) -> String {
+    let mut out = String::new();
+    let host = harmless(notice.hostname, false);
+    fold(&mut out, "Reporting-MTA", &format!("dns; {host}"));
+    if let Some(envid) = &notice.envelope.envid {
+        // RFC 3464 2.2.1: decoded; what does not decode to something safe stays as it came.
+        let shown = decode_xtext(envid).unwrap_or_else(|| harmless(envid, false));
+        fold(&mut out, "Original-Envelope-Id", &bounded(&shown, ENVID_BYTES_MAX));
+    }
+    fold(&mut out, "Arrival-Date", &rfc5322_date(notice.envelope.arrived));
+    fold(&mut out, "X-Posthaste-Queue-Id", &notice.id.to_string());
+    for (recipient, report) in told {
+        out.push_str("\r\n");
+        recipient_fields(&mut out, notice, recipient, report, form);
+    }
+    out
+}
+
+/// One recipient's group of fields (RFC 3464 2.3).
+fn recipient_fields(
+    out: &mut String,
+    notice: &Notice<'_>,
+    recipient: &Recipient,
+    report: &Report,
+    form: Form,
+) {
+    if let Some(orcpt) = &recipient.orcpt {
+        fold(out, "Original-Recipient", &original_recipient(orcpt, form));
+    }
+    fold(out, "Final-Recipient", &typed(&recipient.address, form));
+    fold(out, "Action", action(notice.kind));
+    fold(out, "Status", &status_code(notice.kind, report));
+    if let Some(host) = remote_mta(report) {
+        fold(out, "Remote-MTA", &format!("dns; {host}"));
+    }
+    let kind = if report.from_peer { "smtp" } else { "x-posthaste" };
+    let reply = harmless(&report.reply.to_string(), form == Form::Utf8);
+    fold(out, "Diagnostic-Code", &format!("{kind}; {}", bounded(&reply, REPLY_BYTES_MAX)));
+    fold(out, "Last-Attempt-Date", &rfc5322_date(notice.now));
+    if let (Kind::Delayed, Some(until)) = (notice.kind, notice.retry_until) {
+        fold(out, "Will-Retry-Until", &rfc5322_date(until));
+    }
+}
+
+fn action(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Failed => "failed",
+        Kind::Delayed => "delayed",
+        Kind::Relayed => "relayed",
+        Kind::Delivered => "delivered",
+    }
+}
+
+/// The status of a recipient (RFC 3464 2.3.4): the peer's enhanced code where it fits the reply's
+/// class, else the class alone. A failure after transient replies keeps their class: it is the
+/// evidence.
+pub(super) fn status_code(kind: Kind, report: &Report) -> String {
+    let class = match (kind, report.reply.code / 100) {
+        (Kind::Relayed | Kind::Delivered, _) => 2,
+        (Kind::Delayed, _) => 4,
+        (Kind::Failed, 4) => 4,
+        (Kind::Failed, _) => 5,
+    };
+    match report.reply.enhanced {
+        Some(code) if u16::from(code.0) == class && code.1 <= 999 && code.2 <= 999 => {
+            code.to_string()
+        }
+        _ => format!("{class}.0.0"),
+    }
+}
+
+/// The host of `host[address]:port`, or the address as a literal; `None` where no server spoke.
+fn remote_mta(report: &Report) -> Option<String> {
+    if matches!(report.stage, Stage::Mailbox | Stage::Here | Stage::Resolve) {
+        return None;
+    }
+    let peer = harmless(&report.peer, false);
+    let (host, rest) = peer.split_once('[').unwrap_or((&peer, ""));
+    let shown = match (host.trim(), rest.split_once(']')) {
+        ("", Some((address, _))) => format!("[{address}]"),
+        (host, _) => host.to_string(),
+    };
+    (!shown.is_empty()).then_some(shown)
+}
+
+/// ORCPT as it is shown: `type; address`, the address decoded where that is safe.
+fn original_recipient(orcpt: &str, form: Form) -> String {
+    let (kind, address) = orcpt.split_once(';').unwrap_or(("rfc822", orcpt));
+    let kind = harmless(kind, false);
+    let shown = if kind.eq_ignore_ascii_case("utf-8") && form != Form::Ascii {
+        // RFC 6533 3: this type has an encoding of its own, which is good as it is.
+        address.chars().map(|c| unicode_xtext(c, form)).collect()
+    } else {
+        decode_xtext(address).unwrap_or_else(|| harmless(address, false))
+    };
+    format!("{kind}; {}", bounded(&shown, ORCPT_BYTES_MAX))
+}
+
+/// An address with its type (RFC 6533 3).
+fn typed(address: &Address, form: Form) -> String {
+    if address.is_ascii() {
+        return format!("rfc822; {}", harmless(address.as_str(), false));
+    }
+    let text: String = address.as_str().chars().map(|c| unicode_xtext(c, form)).collect();
+    format!("utf-8; {text}")
+}
+
+/// One character of an address of type utf-8: as it is where the notice is UTF-8, else
+/// `\x{…}` (RFC 6533 3, utf-8-addr-xtext).
+fn unicode_xtext(c: char, form: Form) -> String {
+    let mut out = String::new();
+    if c.is_ascii_graphic() {
+        out.push(c);
+    } else if !c.is_ascii() && form == Form::Utf8 {
+        out.push_str(&harmless(&c.to_string(), true));
+    } else {
+        let _ = write!(out, "\\x{{{:02X}}}", c as u32);
+    }
+    out
+}
+
+/// Longest reply shown, in bytes; the client keeps replies under this anyway.
+pub(super) const REPLY_BYTES_MAX: usize = 4_096;
+/// Longest envelope id, in bytes (RFC 3461 4.4 has 100 characters before encoding).
+const ENVID_BYTES_MAX: usize = 400;
+/// Longest original recipient, in bytes (RFC 3461 4.2 has 500 characters).
+const ORCPT_BYTES_MAX: usize = 800;

@@ -1,0 +1,376 @@
+//! What a notice says, byte for byte, and what it never does, whatever a stranger said.
+
+use super::*;
+use crate::{Enhanced, Reply, Stage};
+use proptest::prelude::*;
+
+const NOW: Wall = Wall::from_micros(1_795_222_861_000_042);
+const ARRIVED: Wall = Wall::from_micros(1_795_222_800_000_000);
+
+fn address(text: &str) -> Address {
+    Address::parse(text, true).unwrap()
+}
+
+fn recipient(text: &str) -> Recipient {
+    Recipient { address: address(text), notify: Notify::DEFAULT, orcpt: None }
+}
+
+fn envelope(sender: &str, recipients: Vec<Recipient>) -> Envelope {
+    Envelope {
+        sender: ReversePath::Address(address(sender)),
+        ret: None,
+        envid: None,
+        body: BodyKind::SevenBit,
+        smtputf8: false,
+        origin: Origin { client: None, helo: "c".into(), protocol: Protocol::Esmtp },
+        arrived: ARRIVED,
+        recipients,
+    }
+}
+
+fn refused(text: &str) -> Report {
+    Report {
+        stage: Stage::Rcpt,
+        reply: Reply::new(550, Enhanced(5, 1, 1), text),
+        peer: "mx.dest.example[192.0.2.1]:25".into(),
+        from_peer: true,
+    }
+}
+
+fn told(
+    kind: Kind,
+    envelope: &Envelope,
+    recipients: &[(u32, Report)],
+    part: Part,
+    original: &[u8],
+) -> Option<Bounce> {
+    bounce(&Notice {
+        kind,
+        hostname: "mx.example.org",
+        postmaster: &address("postmaster@example.org"),
+        id: MessageId(33),
+        envelope,
+        recipients,
+        part,
+        original,
+        now: NOW,
+        retry_until: Some(Wall::from_micros(1_795_654_861_000_000)),
+    })
+}
+
+fn text(bounce: &Bounce) -> String {
+    String::from_utf8(bounce.bytes.clone()).unwrap()
+}
+
+#[test]
+fn a_bounce_reads_like_this() {
+    let mut envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
+    envelope.envid = Some("QQ+2B314159".into());
+    envelope.recipients[0].orcpt = Some("rfc822;joe+2Bx@dest.example".into());
+    let made = told(
+        Kind::Failed,
+        &envelope,
+        &[(0, refused("No such user here\nsorry"))],
+        Part::Whole,
+        b"Subject: x\r\n\r\nbody\r\n",
+    )
+    .unwrap();
+    assert_eq!(text(&made).replace("\r\n", "\n"), include_str!("golden/failed.txt"));
+    assert!(!text(&made).replace("\r\n", "").contains(['\r', '\n']));
+    assert_eq!(made.envelope.sender, ReversePath::Null);
+    assert_eq!(made.envelope.recipients.len(), 1);
+    assert_eq!(made.envelope.recipients[0].address.as_str(), "ann@sender.example");
+    assert_eq!(made.envelope.recipients[0].notify, Notify::NEVER);
+    assert!(!made.envelope.smtputf8);
+    assert_eq!(made.envelope.body, BodyKind::SevenBit);
+}
+
+#[test]
+fn a_delay_notice_reads_like_this() {
+    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
+    let report = Report {
+        stage: Stage::Connect,
+        reply: Reply::new(451, Enhanced(4, 4, 1), "connection timed out"),
+        peer: "mx.dest.example[192.0.2.1]:25".into(),
+        from_peer: false,
+    };
+    let made = told(
+        Kind::Delayed,
+        &envelope,
+        &[(0, report)],
+        Part::Headers,
+        b"Subject: x\r\n\r\nbody\r\n",
+    )
+    .unwrap();
+    assert_eq!(text(&made).replace("\r\n", "\n"), include_str!("golden/delayed.txt"));
+}
+
+#[test]
+fn p049_a_notice_to_an_ascii_sender_never_needs_smtputf8_or_8bitmime() {
+    let mut envelope = envelope("ann@sender.example", vec![recipient("jö@dest.example")]);
+    envelope.smtputf8 = true;
+    let mut report = refused("needs SMTPUTF8");
+    report.reply.enhanced = Some(Enhanced(5, 6, 7));
+    let original = "Subject: ü\r\n\r\nbody\r\n".as_bytes();
+    let made = told(Kind::Failed, &envelope, &[(0, report)], Part::Whole, original).unwrap();
+    assert_eq!(text(&made).replace("\r\n", "\n"), include_str!("golden/global.txt"));
+    assert!(made.bytes.is_ascii() && !made.envelope.smtputf8);
+}
+
+#[test]
+fn a_notice_to_an_international_sender_uses_the_global_types_as_they_are() {
+    let envelope = envelope("än@sender.example", vec![recipient("jö@dest.example")]);
+    let report = refused("no");
+    let original = "Subject: ü\r\n\r\nbody\r\n".as_bytes();
+    let made = told(Kind::Failed, &envelope, &[(0, report)], Part::Whole, original).unwrap();
+    let text = text(&made);
+    assert!(made.envelope.smtputf8 && made.envelope.body == BodyKind::EightBit);
+    for expected in [
+        "To: <än@sender.example>\r\n",
+        "report-type=global-delivery-status;",
+        "Content-Type: message/global-delivery-status\r\nContent-Transfer-Encoding: 8bit\r\n",
+        "Final-Recipient: utf-8; jö@dest.example\r\n",
+        "Content-Type: message/global\r\nContent-Transfer-Encoding: 8bit\r\n\r\nSubject: ü\r\n",
+    ] {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+}
+
+#[test]
+fn d160_the_null_sender_is_never_answered() {
+    let mut envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
+    envelope.sender = ReversePath::Null;
+    assert_eq!(told(Kind::Failed, &envelope, &[(0, refused("no"))], Part::Headers, b""), None);
+}
+
+#[test]
+fn d148_each_recipient_is_told_of_once_and_only_as_its_notify_asks() {
+    let notify = [
+        Notify::DEFAULT,
+        Notify::NEVER,
+        Notify::of(true, false, false),
+        Notify::of(false, true, false),
+        Notify::of(false, false, true),
+    ];
+    let recipients: Vec<_> = (0..notify.len())
+        .map(|n| Recipient { notify: notify[n], ..recipient(&format!("r{n}@dest.example")) })
+        .collect();
+    let envelope = envelope("ann@sender.example", recipients);
+    let reports: Vec<_> = (0..5).map(|n| (n, refused("no"))).collect();
+    let expected = [
+        (Kind::Failed, vec![0, 3]),
+        (Kind::Delayed, vec![0, 4]),
+        (Kind::Relayed, vec![2]),
+        (Kind::Delivered, vec![2]),
+    ];
+    for (kind, who) in expected {
+        let made = told(kind, &envelope, &reports, Part::Headers, b"A: b\r\n\r\n").unwrap();
+        for n in 0..5 {
+            let field = format!("\r\nFinal-Recipient: rfc822; r{n}@dest.example\r\n");
+            assert_eq!(text(&made).matches(&field).count(), usize::from(who.contains(&n)));
+        }
+    }
+    assert_eq!(told(Kind::Failed, &envelope, &reports[1..3], Part::Headers, b""), None);
+    assert_eq!(told(Kind::Failed, &envelope, &[(9, refused("no"))], Part::Headers, b""), None);
+}
+
+#[test]
+fn ret_and_size_decide_how_much_comes_back() {
+    let mut envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
+    assert_eq!(part(Kind::Failed, &envelope, 50_000, 50_000), Part::Whole);
+    assert_eq!(part(Kind::Failed, &envelope, 50_001, 50_000), Part::Headers);
+    assert_eq!(part(Kind::Delayed, &envelope, 1, 50_000), Part::Headers);
+    envelope.ret = Some(Ret::Full);
+    assert_eq!(part(Kind::Delivered, &envelope, 1, 50_000), Part::Headers);
+    envelope.ret = Some(Ret::Headers);
+    assert_eq!(part(Kind::Failed, &envelope, 1, 50_000), Part::Headers);
+}
+
+#[test]
+fn where_only_headers_were_asked_for_no_byte_of_the_body_comes_back() {
+    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
+    let cases: [(&[u8], &str); 5] = [
+        (b"A: b\r\nC: d\r\n\r\nSECRET\r\n", "\r\n\r\nA: b\r\nC: d\r\n\r\n--"),
+        (b"\r\nSECRET\r\n", "Encoding: 7bit\r\n\r\n\r\n--"),
+        (b"A: b\r\nC: cut of", "\r\n\r\nA: b\r\n\r\n--"),
+        (b"", "Encoding: 7bit\r\n\r\n\r\n--"),
+        (b"A: b\rc\r\n\r\nSECRET\r\n", "quoted-printable\r\n\r\nA: b=0Dc\r\n\r\n--"),
+    ];
+    for (original, expected) in cases {
+        let made =
+            told(Kind::Failed, &envelope, &[(0, refused("no"))], Part::Headers, original).unwrap();
+        assert!(text(&made).contains(expected), "{expected:?} in {}", text(&made));
+        assert!(!text(&made).contains("SECRET"));
+    }
+}
+
+#[test]
+fn d155_an_injected_reply_stays_inside_its_field() {
+    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
+    let evil = "no\nFinal-Recipient: rfc822; evil@example\r\n\r\n--=_00000000011.failed.0\0\x1b[2J";
+    let made = told(Kind::Failed, &envelope, &[(0, refused(evil))], Part::Headers, b"").unwrap();
+    let text = text(&made);
+    assert_eq!(text.matches("\r\nFinal-Recipient:").count(), 1);
+    assert!(!text.contains(['\0', '\x1b']));
+}
+
+#[test]
+fn d154_a_reply_of_a_bare_enhanced_code_is_shown_and_harmless() {
+    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
+    for (code, enhanced, reply, status) in [
+        (550, None, "5.7.2", "5.0.0"),
+        (550, Some(Enhanced(5, 7, 2)), "", "5.7.2"),
+        (550, Some(Enhanced(4, 7, 2)), "", "5.0.0"),
+        (550, Some(Enhanced(5, 65_535, 0)), "", "5.0.0"),
+        (450, Some(Enhanced(4, 2, 0)), "x", "4.2.0"),
+        (250, None, "x", "5.0.0"),
+    ] {
+        let mut report = refused(reply);
+        (report.reply.code, report.reply.enhanced) = (code, enhanced);
+        let made = told(Kind::Failed, &envelope, &[(0, report)], Part::Headers, b"").unwrap();
+        assert!(text(&made).contains(&format!("\r\nStatus: {status}\r\n")));
+    }
+}
+
+#[test]
+fn a_boundary_is_not_in_the_content_even_when_the_content_knows_the_first_ones() {
+    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
+    let mut original = b"A: b\r\n\r\n".to_vec();
+    for number in 0..20 {
+        let line = format!("--=_00000000011.failed.0.{}.{number}\r\n", NOW.micros());
+        original.extend_from_slice(line.as_bytes());
+    }
+    let made = told(Kind::Failed, &envelope, &[(0, refused("no"))], Part::Whole, &original);
+    let text = text(&made.unwrap());
+    let boundary = text.split("boundary=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert!(boundary.len() <= 70, "RFC 2046 5.1.1");
+    assert_eq!(text.matches(boundary).count(), 5);
+}
+
+/// The checks that hold for every notice.
+fn assert_sound(made: &Bounce) {
+    let bytes = &made.bytes;
+    assert!(text::is_clean(bytes), "a line over 998, or a bare CR, LF or NUL");
+    assert!(bytes.ends_with(b"--\r\n"));
+    let whole = String::from_utf8_lossy(bytes);
+    let (head, rest) = whole.split_once("\r\n\r\n").unwrap();
+    let names: Vec<_> = head
+        .split("\r\n")
+        .filter(|line| !line.starts_with('\t'))
+        .map(|line| line.split_once(':').expect("a header").0)
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "Date",
+            "From",
+            "To",
+            "Subject",
+            "Message-ID",
+            "Auto-Submitted",
+            "MIME-Version",
+            "Content-Type"
+        ]
+    );
+    let boundary = head.split("boundary=\"").nth(1).unwrap().split('"').next().unwrap();
+    let parts: Vec<_> = rest.split(&format!("\r\n--{boundary}")).collect();
+    assert_eq!(parts.len(), 5, "preamble, three parts, the end");
+    let (_, status) = parts[2].trim_start().split_once("\r\n\r\n").unwrap();
+    let mut groups = status.trim_end().split("\r\n\r\n");
+    assert!(groups.next().unwrap().starts_with("Reporting-MTA: dns;"));
+    for group in groups {
+        assert_fields(group);
+    }
+}
+
+fn assert_fields(group: &str) {
+    const KNOWN: [&str; 8] = [
+        "Original-Recipient",
+        "Final-Recipient",
+        "Action",
+        "Status",
+        "Remote-MTA",
+        "Diagnostic-Code",
+        "Last-Attempt-Date",
+        "Will-Retry-Until",
+    ];
+    let mut seen = Vec::new();
+    for line in group.split("\r\n").filter(|line| !line.starts_with(' ')) {
+        let name = line.split_once(':').expect("a field").0;
+        assert!(KNOWN.contains(&name) && !seen.contains(&name), "{name} in {group}");
+        seen.push(name);
+    }
+    for name in ["Final-Recipient", "Action", "Status"] {
+        assert!(seen.contains(&name), "RFC 3464 2.3: {name}");
+    }
+}
+
+fn any_report() -> impl Strategy<Value = Report> {
+    let code = prop_oneof![Just(550u16), Just(450), Just(250), any::<u16>()];
+    let enhanced = proptest::option::of(any::<(u8, u16, u16)>());
+    let text = prop_oneof![any::<String>(), "[\\x00-\\x7f\u{80}-\u{2fff}]{0,3000}", "x{1000,2500}"];
+    (code, enhanced, text, any::<String>(), any::<bool>(), 0..10usize).prop_map(
+        |(code, enhanced, text, peer, from_peer, stage)| Report {
+            stage: [
+                Stage::Resolve,
+                Stage::Connect,
+                Stage::Greeting,
+                Stage::Hello,
+                Stage::Mail,
+                Stage::Rcpt,
+                Stage::Data,
+                Stage::End,
+                Stage::Mailbox,
+                Stage::Here,
+            ][stage],
+            reply: Reply {
+                code,
+                enhanced: enhanced.map(|(a, b, c)| Enhanced(a, b, c)),
+                text: text.into(),
+            },
+            peer: peer.into(),
+            from_peer,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn no_stranger_can_break_a_notice(
+        report in any_report(),
+        envid in proptest::option::of(any::<String>()),
+        orcpt in proptest::option::of(any::<String>()),
+        hostname in any::<String>(),
+        original in proptest::collection::vec(any::<u8>(), 0..3000),
+        whole in any::<bool>(),
+        smtputf8 in any::<bool>(),
+        sender in 0..2usize,
+        kind in 0..4usize,
+    ) {
+        let sender = ["ann@sender.example", "än@sender.example"][sender];
+        let mut rcpt = recipient("joe@dest.example");
+        rcpt.notify = Notify::of(true, true, true);
+        rcpt.orcpt = orcpt.map(Into::into);
+        let mut envelope = envelope(sender, vec![rcpt]);
+        envelope.envid = envid.map(Into::into);
+        envelope.smtputf8 = smtputf8;
+        let made = bounce(&Notice {
+            kind: [Kind::Failed, Kind::Delayed, Kind::Relayed, Kind::Delivered][kind],
+            hostname: &hostname,
+            postmaster: &address("postmaster@example.org"),
+            id: MessageId(33),
+            envelope: &envelope,
+            recipients: &[(0, report)],
+            part: if whole { Part::Whole } else { Part::Headers },
+            original: &original,
+            now: NOW,
+            retry_until: None,
+        }).unwrap();
+        assert_sound(&made);
+        prop_assert!(made.envelope.smtputf8 || sender.is_ascii());
+        if !made.envelope.smtputf8 && made.envelope.body == BodyKind::SevenBit {
+            prop_assert!(made.bytes.is_ascii());
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The part for people: what happened, who said so, what to do.
+//!
+//! Must never let a line of a stranger's text begin at the first column.
+
+use super::status::{REPLY_BYTES_MAX, status_code};
+use super::text::{bounded, harmless, quoted_printable};
+use super::{Form, Kind, Notice, Part};
+use crate::trace::rfc5322_date;
+use crate::{Recipient, Report, Stage};
+use std::fmt::Write;
+
+pub(super) fn subject(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Failed => "Undelivered mail returned to sender",
+        Kind::Delayed => "Delayed mail (still being tried)",
+        Kind::Relayed => "Mail relayed (no further confirmation will follow)",
+        Kind::Delivered => "Mail delivered",
+    }
+}
+
+pub(super) fn headers(words: &str, form: Form) -> String {
+    let (charset, encoding) = match (words.is_ascii(), form) {
+        (true, _) => ("us-ascii", "7bit"),
+        (false, Form::Utf8) => ("utf-8", "8bit"),
+        (false, _) => ("utf-8", "quoted-printable"),
+    };
+    format!(
+        "Content-Type: text/plain; charset={charset}\r\nContent-Transfer-Encoding: {encoding}\r\n"
+    )
+}
+
+/// The words as `headers` announces them.
+pub(super) fn encode(words: String, form: Form) -> Vec<u8> {
+    if words.is_ascii() || form == Form::Utf8 {
+        words.into_bytes()
+    } else {
+        quoted_printable(words.as_bytes())
+    }
+}
+
+pub(super) fn words(notice: &Notice<'_>, told: &[(&Recipient, &Report)], form: Form) -> String {
+    let host = harmless(notice.hostname, false);
+    let mut out = format!("This is the mail system at {host}.\r\n\r\n{}", opening(notice));
+    for (recipient, report) in told {
+        out.push_str("\r\n");
+        one_recipient(&mut out, notice.kind, recipient, report, form);
+    }
+    let _ = write!(
+        out,
+        "\r\nYour message arrived here on {}\r\nand has the queue id {}.",
+        rfc5322_date(notice.envelope.arrived),
+        notice.id
+    );
+    let content = match notice.part {
+        Part::Whole => "It is attached.",
+        Part::Headers => "Its headers are attached.",
+    };
+    let _ = write!(
+        out,
+        " {content}\r\nIf you need help, send this notice to <{}>.\r\n",
+        harmless(notice.postmaster.as_str(), form == Form::Utf8)
+    );
+    out
+}
+
+/// What happened, in one or two sentences.
+fn opening(notice: &Notice<'_>) -> String {
+    match (notice.kind, notice.retry_until) {
+        (Kind::Failed, _) => "Your message could not be delivered to the recipients below.\r\n\
+             It will not be tried again.\r\n"
+            .into(),
+        (Kind::Delayed, Some(until)) => format!(
+            "Your message has not been delivered to the recipients below yet.\r\n\
+             It will be tried until {}.\r\n\
+             You need not send it again.\r\n",
+            rfc5322_date(until)
+        ),
+        (Kind::Delayed, None) => {
+            "Your message has not been delivered to the recipients below yet.\r\n\
+             It will be tried again. You need not send it again.\r\n"
+                .into()
+        }
+        (Kind::Relayed, _) => {
+            "Your message was handed on for the recipients below, to a server\r\n\
+             that sends no confirmations. You may not hear of it again.\r\n"
+                .into()
+        }
+        (Kind::Delivered, _) => "Your message was delivered to the recipients below.\r\n".into(),
+    }
+}
+
+fn one_recipient(out: &mut String, kind: Kind, recipient: &Recipient, report: &Report, form: Form) {
+    let unicode = form != Form::Ascii;
+    let code = status_code(kind, report);
+    let _ = write!(out, "  <{}>\r\n", harmless(recipient.address.as_str(), unicode));
+    let _ = write!(out, "      status {code}{}\r\n", meaning(&code));
+    let peer = bounded(&harmless(&report.peer, unicode), PEER_BYTES_MAX);
+    let who = match (report.from_peer, peer.is_empty()) {
+        (true, false) => format!("{peer} said{}:", in_answer(report.stage)),
+        (true, true) => format!("the other side said{}:", in_answer(report.stage)),
+        (false, false) => format!("{peer}:"),
+        (false, true) => "here:".into(),
+    };
+    let _ = write!(out, "      {who}\r\n");
+    let prefix = match (report.from_peer, report.reply.enhanced) {
+        (true, Some(enhanced)) => format!("{} {enhanced} ", report.reply.code),
+        (true, None) => format!("{} ", report.reply.code),
+        (false, _) => String::new(),
+    };
+    for line in bounded(&report.reply.text, REPLY_BYTES_MAX).split('\n') {
+        wrap(out, &harmless(&format!("{prefix}{line}"), unicode));
+    }
+}
+
+/// Appends a line of a stranger's text, indented and wrapped.
+fn wrap(out: &mut String, line: &str) {
+    let mut rest = line.trim_end();
+    loop {
+        let mut end = rest.floor_char_boundary(WRAP_BYTES_MAX);
+        if end < rest.len() {
+            end = rest[..end].rfind(' ').filter(|at| *at > 0).unwrap_or(end);
+        }
+        let _ = write!(out, "          {}\r\n", &rest[..end]);
+        rest = rest[end..].trim_start();
+        if rest.is_empty() {
+            return;
+        }
+    }
+}
+
+fn in_answer(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Greeting => " as its greeting",
+        Stage::Hello => " in answer to our EHLO",
+        Stage::Mail => " in answer to MAIL FROM",
+        Stage::Rcpt => " in answer to RCPT TO",
+        Stage::Data => " in answer to DATA",
+        Stage::End => " in answer to the end of the message",
+        Stage::Resolve | Stage::Connect | Stage::Mailbox | Stage::Here => "",
+    }
+}
+
+/// What the commonest codes mean (RFC 3463 3), so that nobody needs to look them up.
+fn meaning(code: &str) -> &'static str {
+    let detail = code.split_once('.').map_or("", |(_, detail)| detail);
+    match detail {
+        "1.1" => ": there is no such mailbox",
+        "1.2" => ": there is no such domain",
+        "1.3" => ": the address is not well-formed",
+        "1.10" => ": the domain takes no mail",
+        "2.1" => ": the mailbox is disabled",
+        "2.2" => ": the mailbox is full",
+        "2.3" => ": the message is too large for the mailbox",
+        "3.1" => ": the mail system is full",
+        "3.4" => ": the message is too large",
+        "4.1" => ": the server does not answer",
+        "4.2" => ": the connection broke",
+        "4.3" => ": the domain's name servers do not answer",
+        "4.4" => ": no server could be found for the domain",
+        "4.6" => ": the message runs in a circle",
+        "4.7" => ": it could not be delivered in time",
+        "6.3" => ": the server does not take such content",
+        "6.7" => ": the server does not take international addresses",
+        "7.1" => ": it was refused by policy",
+        _ => "",
+    }
+}
+
+/// Where a reply is wrapped, in bytes, before its indentation.
+const WRAP_BYTES_MAX: usize = 100;
+/// Longest peer shown, in bytes.
+const PEER_BYTES_MAX: usize = 400;
