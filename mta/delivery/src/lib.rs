@@ -1,3 +1,14 @@
-//! one attempt to one outcome, without I/O.
+//! One attempt to one outcome, without I/O: finds the next hop's addresses, asks for a
+//! connection, and drives `smtp`'s client over it.
+//!
+//! Must never look anything up, open a connection or roll dice itself.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod remote;
+pub mod resolve;
+pub mod route;
+
+pub use remote::{Input, Limits, Line, Output};
+pub use resolve::{Answer, Answers, Question};
+pub use route::{Ourselves, Rules, Search, Target, Unreachable, Where};

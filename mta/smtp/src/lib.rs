@@ -4,5 +4,5 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod framing;
 pub mod client;
+pub mod framing;

@@ -3,13 +3,13 @@
 //! Must never end a body that has not come whole.
 
 use super::message::Message;
-use super::stuff::Stuffer;
+use crate::framing::Stuffer;
 
 /// Octets asked for at once: one chunk of the spool.
 pub const BODY_CHUNK_BYTES_MAX: u32 = 256 * 1024;
 
 /// How the end is marked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Framing {
     /// After DATA: dots doubled, `.` at the end.
     Dots(Stuffer),
@@ -73,7 +73,7 @@ impl BodyOut {
 
     pub fn end(self, out: &mut Vec<u8>) {
         if let Framing::Dots(stuffer) = self.framing {
-            stuffer.end(out);
+            stuffer.finish(out);
         }
     }
 }

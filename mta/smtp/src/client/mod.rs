@@ -11,7 +11,6 @@ mod offers;
 mod replies;
 mod scan;
 mod session;
-mod stuff;
 
 pub use body::BODY_CHUNK_BYTES_MAX;
 pub use config::{Config, Dialect, Timeouts};
@@ -19,4 +18,3 @@ pub use message::{INLINE_BODY_BYTES_MAX, Message};
 pub use offers::Offers;
 pub use replies::{Garbage, ReplyReader};
 pub use session::{Input, Output, Session};
-pub use stuff::Stuffer;

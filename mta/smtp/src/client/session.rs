@@ -11,7 +11,7 @@ use super::message::Message;
 use super::offers::Offers;
 use super::replies::{Garbage, ReplyReader};
 use super::scan::Scan;
-use super::stuff::Stuffer;
+use crate::framing::Stuffer;
 use bytes::Bytes;
 use mail::{Enhanced, Instant, Now, Outcome, Reply, Stage};
 use std::collections::VecDeque;

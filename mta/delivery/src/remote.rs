@@ -1,0 +1,371 @@
+//! A line to a next hop: from the question where it is, over the addresses that do not answer,
+//! to the last message that went through.
+//!
+//! Must never lose a message it was given: each comes back, with an outcome for each recipient
+//! or as unsent.
+
+use crate::resolve::{Answer, Question};
+use crate::route::{Rules, Search, Target, Unreachable};
+use bytes::Bytes;
+use mail::{Enhanced, Instant, NextHop, Now, Outcome, Reply, Report, Stage};
+use smtp::client::{self, Config, Message, Session};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How much one attempt may try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Addresses tried until one answers with 220.
+    pub addresses_max: usize,
+    /// How long one connection may take to open.
+    pub connect: Duration,
+    /// How long the lookups together may take.
+    pub resolve: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            addresses_max: 5,
+            connect: Duration::from_secs(30),
+            resolve: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What the driver has to tell.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// The answer to `Output::Ask`; `chance` decides the order among equals.
+    Answer {
+        /// As it was asked.
+        question: Question,
+        /// What the DNS says.
+        answer: Answer,
+        /// Any number.
+        chance: u64,
+    },
+    /// `Output::Connect` came about.
+    Connected,
+    /// It did not, in words.
+    ConnectFailed(&'a str),
+    /// For the session on the line: what it knows as `client::Input`.
+    Session(client::Input<'a>),
+}
+
+/// What the driver has to do, beside writing `outgoing`.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Look this up.
+    Ask(Question),
+    /// Open a connection; a former one has been closed.
+    Connect(Target),
+    /// Give these bytes of the body.
+    NeedBody {
+        /// Counted without the message's prefix.
+        offset: u64,
+        /// As many must come.
+        bytes: u32,
+    },
+    /// The message has ended.
+    Done {
+        /// The message.
+        message: Box<Message>,
+        /// One for each of its recipients.
+        outcomes: Vec<Outcome>,
+    },
+    /// To be given to another line at once: nothing has failed.
+    Unsent(Box<Message>),
+    /// Write what is outgoing, then close.
+    Close,
+}
+
+/// One line. It opens for its first message, and takes more while it lives.
+#[derive(Debug)]
+pub struct Line {
+    config: Arc<Config>,
+    limits: Limits,
+    state: State,
+    /// The first message until a session has it.
+    first: Option<Box<Message>>,
+    /// Why the addresses so far did not do; the one that gives the most hope.
+    so_far: Option<Report>,
+    outputs: VecDeque<Output>,
+}
+
+#[derive(Debug)]
+enum State {
+    ExpectAnswers {
+        search: Search,
+        due: Instant,
+    },
+    ExpectConnection {
+        target: Target,
+        rest: VecDeque<Target>,
+        due: Instant,
+    },
+    /// `rest` is empty once the peer has greeted us.
+    Open {
+        session: Box<Session>,
+        rest: VecDeque<Target>,
+    },
+    Closed,
+}
+
+impl Line {
+    /// A line for this message, and others to the same next hop after it.
+    pub fn new(
+        hop: &NextHop,
+        message: Box<Message>,
+        rules: Arc<Rules>,
+        config: Arc<Config>,
+        limits: Limits,
+        now: Now,
+    ) -> Line {
+        let search = Search::new(hop, rules);
+        let due = now.monotonic + limits.resolve;
+        let mut line = Line {
+            config,
+            limits,
+            state: State::ExpectAnswers { search, due },
+            first: Some(message),
+            so_far: None,
+            outputs: VecDeque::new(),
+        };
+        line.search_on(now);
+        line
+    }
+
+    /// Takes what happened.
+    pub fn handle(&mut self, input: Input<'_>, now: Now) {
+        match input {
+            Input::Answer { question, answer, chance } => {
+                if let State::ExpectAnswers { search, .. } = &mut self.state {
+                    search.handle(&question, answer, chance);
+                }
+                self.search_on(now);
+            }
+            Input::Connected => self.connected(now),
+            Input::ConnectFailed(why) => self.connect_failed(why, now),
+            Input::Session(input) => self.session_input(input, now),
+        }
+    }
+
+    /// What the driver is to do next.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to come back with `client::Input::Tick`.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        match &self.state {
+            State::ExpectAnswers { due, .. } | State::ExpectConnection { due, .. } => Some(*due),
+            State::Open { session, .. } => session.next_wakeup(),
+            State::Closed => None,
+        }
+    }
+
+    /// Bytes to write to the peer.
+    pub fn outgoing(&self) -> &[u8] {
+        match &self.state {
+            State::Open { session, .. } => session.outgoing(),
+            _ => &[],
+        }
+    }
+
+    /// So many of `outgoing` have been written.
+    pub fn wrote(&mut self, bytes: usize, now: Now) {
+        if let State::Open { session, .. } = &mut self.state {
+            session.wrote(bytes, now);
+            self.relay(now);
+        }
+    }
+
+    /// The next message may be given with `client::Input::Send`.
+    pub fn can_send(&self) -> bool {
+        self.session().is_some_and(Session::can_send)
+    }
+
+    /// The session, once there is a connection.
+    pub fn session(&self) -> Option<&Session> {
+        match &self.state {
+            State::Open { session, .. } => Some(session),
+            _ => None,
+        }
+    }
+
+    /// Nothing more will come of it, once what is outgoing has been written.
+    pub fn is_closed(&self) -> bool {
+        match &self.state {
+            State::Closed => true,
+            State::Open { session, .. } => session.is_closed(),
+            _ => false,
+        }
+    }
+
+    fn search_on(&mut self, now: Now) {
+        let State::ExpectAnswers { search, .. } = &mut self.state else { return };
+        while let Some(question) = search.poll() {
+            self.outputs.push_back(Output::Ask(question));
+        }
+        match search.found() {
+            None => {}
+            Some(Ok(targets)) => {
+                let targets = targets.iter().take(self.limits.addresses_max).cloned().collect();
+                self.next_target(targets, now);
+            }
+            Some(Err(Unreachable(reply))) => {
+                let report = report(Stage::Resolve, reply.clone(), "");
+                self.keep(report);
+                self.give_up();
+            }
+        }
+    }
+
+    fn next_target(&mut self, mut rest: VecDeque<Target>, now: Now) {
+        let Some(target) = rest.pop_front() else { return self.give_up() };
+        self.outputs.push_back(Output::Connect(target.clone()));
+        let due = now.monotonic + self.limits.connect;
+        self.state = State::ExpectConnection { target, rest, due };
+    }
+
+    fn connected(&mut self, now: Now) {
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::ExpectConnection { target, rest, .. } => {
+                let config = Arc::clone(&self.config);
+                let mut session = Session::new(config, target.dialect, target.peer(), now);
+                if let Some(message) = self.first.take() {
+                    session.handle(client::Input::Send(message), now);
+                }
+                self.state = State::Open { session: Box::new(session), rest };
+            }
+            state => self.state = state,
+        }
+    }
+
+    fn connect_failed(&mut self, why: &str, now: Now) {
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::ExpectConnection { target, rest, .. } => {
+                let reply = Reply::new(451, Enhanced(4, 4, 1), format!("connecting: {why}"));
+                self.keep(report(Stage::Connect, reply, &target.peer()));
+                self.next_target(rest, now);
+            }
+            state => self.state = state,
+        }
+    }
+
+    fn session_input(&mut self, input: client::Input<'_>, now: Now) {
+        match (&mut self.state, input) {
+            (State::Open { session, .. }, input) => {
+                session.handle(input, now);
+                self.relay(now);
+            }
+            (State::ExpectAnswers { due, .. }, client::Input::Tick) if *due <= now.monotonic => {
+                let reply = Reply::new(451, Enhanced(4, 4, 3), "the lookups took too long");
+                self.keep(report(Stage::Resolve, reply, ""));
+                self.give_up();
+            }
+            (State::ExpectConnection { due, .. }, client::Input::Tick) if *due <= now.monotonic => {
+                self.outputs.push_back(Output::Close);
+                self.connect_failed("no answer in time", now);
+            }
+            (State::ExpectAnswers { .. } | State::ExpectConnection { .. }, client::Input::Quit) => {
+                let reply = Reply::new(451, Enhanced(4, 3, 2), "the delivery was stopped");
+                self.keep(report(Stage::Connect, reply, ""));
+                self.give_up();
+            }
+            (_, client::Input::Send(message)) => self.outputs.push_back(Output::Unsent(message)),
+            _ => {}
+        }
+    }
+
+    /// Passes on what the session wants; one that was turned away at the door makes room for
+    /// the next address (RFC 5321 5.1).
+    fn relay(&mut self, now: Now) {
+        let State::Open { session, rest } = &mut self.state else { return };
+        if session.is_idle() || session.mails() > 0 {
+            rest.clear();
+        }
+        let (mut turned_away, mut closing) = (None, false);
+        while let Some(output) = session.poll() {
+            match output {
+                client::Output::NeedBody { offset, bytes } => {
+                    self.outputs.push_back(Output::NeedBody { offset, bytes });
+                }
+                client::Output::Done { message, outcomes } if at_the_door(&outcomes) => {
+                    turned_away = Some((message, outcomes));
+                }
+                client::Output::Done { message, outcomes } => {
+                    self.outputs.push_back(Output::Done { message, outcomes });
+                }
+                client::Output::Unsent(message) => self.outputs.push_back(Output::Unsent(message)),
+                client::Output::Close => closing = true,
+            }
+        }
+        let rest = std::mem::take(rest);
+        match turned_away {
+            Some((message, outcomes)) => {
+                self.first = Some(message);
+                outcomes
+                    .into_iter()
+                    .take(1)
+                    .for_each(|outcome| self.keep(outcome.report().clone()));
+                self.outputs.push_back(Output::Close);
+                self.next_target(rest, now);
+            }
+            None if closing => self.outputs.push_back(Output::Close),
+            None => {
+                if let State::Open { rest: place, .. } = &mut self.state {
+                    *place = rest;
+                }
+            }
+        }
+    }
+
+    /// A reply that lets us hope wins over one that does not; of equals the later.
+    fn keep(&mut self, report: Report) {
+        let hopeless = report.reply.is_permanent();
+        if self.so_far.as_ref().is_none_or(|so_far| so_far.reply.is_permanent() || !hopeless) {
+            self.so_far = Some(report);
+        }
+    }
+
+    /// No address is left.
+    fn give_up(&mut self) {
+        self.state = State::Closed;
+        let Some(message) = self.first.take() else { return };
+        let none = || {
+            let reply = Reply::new(451, Enhanced(4, 4, 4), "there is no address to try");
+            report(Stage::Resolve, reply, "")
+        };
+        let report = self.so_far.take().unwrap_or_else(none);
+        let outcome = match report.reply.is_permanent() {
+            true => Outcome::Failed(report),
+            false => Outcome::Deferred(report),
+        };
+        let outcomes = vec![outcome; message.recipients.len()];
+        self.outputs.push_back(Output::Done { message, outcomes });
+        self.outputs.push_back(Output::Close);
+    }
+}
+
+/// For the driver's ease: body bytes for the session.
+impl From<Bytes> for Input<'_> {
+    fn from(bytes: Bytes) -> Self {
+        Input::Session(client::Input::Body(bytes))
+    }
+}
+
+/// The peer took no message at all: greeting or hello failed, or the connection broke there.
+fn at_the_door(outcomes: &[Outcome]) -> bool {
+    let early = |outcome: &Outcome| {
+        matches!(outcome.report().stage, Stage::Greeting | Stage::Hello)
+            && !matches!(outcome, Outcome::Delivered { .. })
+    };
+    !outcomes.is_empty() && outcomes.iter().all(early)
+}
+
+fn report(stage: Stage, reply: Reply, peer: &str) -> Report {
+    Report { stage, reply, peer: peer.into(), from_peer: false }
+}
