@@ -5,4 +5,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod client;
+pub mod command;
 pub mod framing;
+pub mod params;
+pub mod server;
+pub mod xtext;

@@ -1,0 +1,228 @@
+//! One command line, taken apart as far as its verb's grammar goes (RFC 5321 4.1.1, RFC 2033,
+//! RFC 3030).
+//!
+//! Must never allocate, and never guess: a line that belongs to another protocol is said to.
+
+/// What a client asks for; arguments are still text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// `HELO name`.
+    Helo(&'a str),
+    /// `EHLO name`.
+    Ehlo(&'a str),
+    /// `LHLO name` (RFC 2033 4.1).
+    Lhlo(&'a str),
+    /// `MAIL FROM:`, with what comes after the colon.
+    Mail(Path<'a>),
+    /// `RCPT TO:`, with what comes after the colon.
+    Rcpt(Path<'a>),
+    /// `DATA`.
+    Data,
+    /// `BDAT size [LAST]` (RFC 3030 2).
+    Bdat {
+        /// Octets that follow the line.
+        size: u64,
+        /// No chunk comes after this one.
+        last: bool,
+    },
+    /// `RSET`.
+    Rset,
+    /// `NOOP`.
+    Noop,
+    /// `QUIT`.
+    Quit,
+    /// `VRFY` of anything.
+    Vrfy,
+    /// `EXPN` of anything.
+    Expn,
+    /// `HELP`.
+    Help,
+    /// `AUTH`, which is not offered.
+    Auth,
+    /// A verb that exists and is not for strangers: ETRN, XCLIENT, STARTTLS and such.
+    Unimplemented,
+}
+
+/// `<path> parameters`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path<'a> {
+    /// Between `<` and `>`, without a source route, which is checked and dropped
+    /// (RFC 5321 appendix C).
+    pub mailbox: &'a str,
+    /// After `>`: empty, or a space and words.
+    pub parameters: &'a str,
+}
+
+/// Why a line is no command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// HTTP, TLS, SSH, a PROXY header, or a message's header: whoever sends it reads no replies.
+    #[error("not SMTP")]
+    Foreign,
+    /// Not UTF-8.
+    #[error("bad UTF-8")]
+    BadUtf8,
+    /// A control character, or nothing at all.
+    #[error("bad syntax")]
+    Syntax,
+    /// No verb known here.
+    #[error("unknown command")]
+    Unknown,
+    /// A known verb with wrong arguments, and what is right.
+    #[error("usage: {0}")]
+    Usage(&'static str),
+    /// A `BDAT` whose octets cannot be told from commands.
+    #[error("bad BDAT")]
+    BadChunk,
+}
+
+use CommandError::Usage;
+
+/// Takes a line without its line end apart.
+pub fn parse(line: &[u8]) -> Result<Command<'_>, CommandError> {
+    if line.first().is_some_and(|byte| starts_foreign(*byte)) {
+        return Err(CommandError::Foreign);
+    }
+    let text = std::str::from_utf8(line).map_err(|_| CommandError::BadUtf8)?;
+    if text.bytes().any(|byte| byte.is_ascii_control()) {
+        return Err(CommandError::Syntax);
+    }
+    let text = text.trim_end_matches(' ');
+    let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
+    if verb.is_empty() {
+        return Err(CommandError::Syntax);
+    }
+    known(verb, rest.trim_start_matches(' '))
+}
+
+/// No line of SMTP starts with this byte, whatever follows.
+pub fn starts_foreign(byte: u8) -> bool {
+    !byte.is_ascii() || byte.is_ascii_control() && !matches!(byte, b'\r' | b'\n' | b'\t')
+}
+
+fn known<'a>(verb: &str, rest: &'a str) -> Result<Command<'a>, CommandError> {
+    let is = |name: &str| verb.eq_ignore_ascii_case(name);
+    match verb.len() {
+        4 if is("RCPT") => path(rest, "TO:").map(Command::Rcpt).ok_or(Usage("RCPT TO:<address>")),
+        4 if is("MAIL") => {
+            path(rest, "FROM:").map(Command::Mail).ok_or(Usage("MAIL FROM:<address>"))
+        }
+        4 if is("DATA") => bare(rest, Command::Data, "DATA"),
+        4 if is("BDAT") => chunk(rest),
+        4 if is("EHLO") => hello_name(rest).map(Command::Ehlo).ok_or(Usage("EHLO hostname")),
+        4 if is("HELO") => hello_name(rest).map(Command::Helo).ok_or(Usage("HELO hostname")),
+        4 if is("LHLO") => hello_name(rest).map(Command::Lhlo).ok_or(Usage("LHLO hostname")),
+        4 if is("RSET") => bare(rest, Command::Rset, "RSET"),
+        4 if is("NOOP") => Ok(Command::Noop),
+        4 if is("QUIT") => Ok(Command::Quit),
+        4 if is("HELP") => Ok(Command::Help),
+        4 if is("AUTH") => Ok(Command::Auth),
+        4 if is("VRFY") => named(rest, Command::Vrfy, "VRFY address"),
+        4 if is("EXPN") => named(rest, Command::Expn, "EXPN list"),
+        _ if UNIMPLEMENTED.iter().any(|name| is(name)) => Ok(Command::Unimplemented),
+        _ if is_foreign(verb) => Err(CommandError::Foreign),
+        _ => Err(CommandError::Unknown),
+    }
+}
+
+const UNIMPLEMENTED: &[&str] =
+    &["ETRN", "TURN", "ATRN", "SEND", "SOML", "SAML", "STARTTLS", "BURL", "XCLIENT", "XFORWARD"];
+
+/// Requests of other protocols. PROXY (HAProxy's) is taken from nobody here.
+const FOREIGN: &[&str] = &[
+    "GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS", "CONNECT", "PATCH", "TRACE", "PRI", "PROXY",
+];
+
+/// The verb belongs to another protocol, or is the name of a header field: then somebody's
+/// message would be running as commands.
+fn is_foreign(verb: &str) -> bool {
+    verb.contains(':')
+        || verb.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("SSH-"))
+        || FOREIGN.iter().any(|name| verb.eq_ignore_ascii_case(name))
+}
+
+fn bare<'a>(
+    rest: &str,
+    command: Command<'a>,
+    usage: &'static str,
+) -> Result<Command<'a>, CommandError> {
+    if rest.is_empty() { Ok(command) } else { Err(Usage(usage)) }
+}
+
+fn named<'a>(
+    rest: &str,
+    command: Command<'a>,
+    usage: &'static str,
+) -> Result<Command<'a>, CommandError> {
+    if rest.is_empty() { Err(Usage(usage)) } else { Ok(command) }
+}
+
+/// One word that may stand in a Received field: no comment, quote or bracket gets in by it.
+fn hello_name(rest: &str) -> Option<&str> {
+    let fits = |character: char| match character {
+        ' ' | '(' | ')' | '<' | '>' | '"' | '\\' | ',' | ';' | '@' => false,
+        _ => !character.is_control(),
+    };
+    (!rest.is_empty() && rest.len() <= mail::domain::DOMAIN_BYTES_MAX && rest.chars().all(fits))
+        .then_some(rest)
+}
+
+/// `FROM:<path>` or `TO:<path>`; spaces after the colon pass, as they do everywhere.
+fn path<'a>(rest: &'a str, keyword: &str) -> Option<Path<'a>> {
+    let head = rest.get(..keyword.len())?;
+    if !head.eq_ignore_ascii_case(keyword) {
+        return None;
+    }
+    let inner = rest[keyword.len()..].trim_start_matches(' ').strip_prefix('<')?;
+    let end = closing_bracket(inner)?;
+    let parameters = &inner[end + 1..];
+    if !parameters.is_empty() && !parameters.starts_with(' ') {
+        return None;
+    }
+    Some(Path { mailbox: without_route(&inner[..end])?, parameters })
+}
+
+/// Where the `>` is that stands in no quoted string.
+fn closing_bracket(inner: &str) -> Option<usize> {
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, byte) in inner.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'>' if !quoted => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Takes `@a,@b:` off (RFC 5321 4.1.2 A-d-l): it must be right, and is then ignored.
+fn without_route(inner: &str) -> Option<&str> {
+    if !inner.starts_with('@') {
+        return Some(inner);
+    }
+    let mut bracketed = false;
+    let colon = inner.bytes().position(|byte| {
+        bracketed = (bracketed || byte == b'[') && byte != b']';
+        byte == b':' && !bracketed
+    })?;
+    let hop =
+        |hop: &str| hop.strip_prefix('@').is_some_and(|name| mail::Domain::parse(name).is_ok());
+    inner[..colon].split(',').all(hop).then(|| &inner[colon + 1..])
+}
+
+/// `chunk-size [SP LAST]`; a size that is not one would leave us without the framing.
+fn chunk(rest: &str) -> Result<Command<'_>, CommandError> {
+    let (size, end) = rest.split_once(' ').unwrap_or((rest, ""));
+    let last = end.trim_start_matches(' ').eq_ignore_ascii_case("LAST");
+    if size.is_empty()
+        || !size.bytes().all(|byte| byte.is_ascii_digit())
+        || !(last || end.is_empty())
+    {
+        return Err(CommandError::BadChunk);
+    }
+    let size = size.parse().map_err(|_| CommandError::BadChunk)?;
+    Ok(Command::Bdat { size, last })
+}

@@ -1,0 +1,107 @@
+//! BDAT (RFC 3030 2): the body in counted chunks. BINARYMIME is not offered, so lines must be
+//! lines here too: what comes by BDAT goes on by DATA.
+//!
+//! Must never lose count: each announced octet is read before the reply, wanted or not.
+
+use super::body::Body;
+use super::session::{Asked, Session, State};
+use super::{Event, replies};
+use mail::{Enhanced, Instant, Reply};
+
+/// A chunk that is being read.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    /// Octets still to come.
+    left: u64,
+    fate: Fate,
+}
+
+#[derive(Debug)]
+enum Fate {
+    /// Goes to the body.
+    Keep { body: Body, size: u64, last: bool },
+    /// Read and dropped; then this is said.
+    Skip { reply: Reply, mistake: bool },
+}
+
+impl Session {
+    pub(super) fn bdat(&mut self, size: u64, last: bool) {
+        let Some(transaction) = &mut self.transaction else {
+            return self.skip_chunk(size, replies::out_of_order("Error: need RCPT command"), true);
+        };
+        if transaction.recipients == 0 {
+            return self.skip_chunk(size, replies::no_recipients(), true);
+        }
+        match transaction.chunked.take() {
+            Some(body) => self.keep_chunk(body, size, last),
+            None => self.ask(Event::Data, Asked::Chunk { size, last }),
+        }
+    }
+
+    pub(super) fn first_chunk_accepted(&mut self, size: u64, last: bool, now: Instant) {
+        self.clock.begin_body(now);
+        self.keep_chunk(Body::raw(), size, last);
+    }
+
+    fn keep_chunk(&mut self, body: Body, size: u64, last: bool) {
+        let chunk = Chunk { left: size, fate: Fate::Keep { body, size, last } };
+        self.go_on(chunk);
+    }
+
+    /// Reads and drops a chunk, then says why; `mistake`: the client's, to be counted.
+    pub(super) fn skip_chunk(&mut self, size: u64, reply: Reply, mistake: bool) {
+        self.go_on(Chunk { left: size, fate: Fate::Skip { reply, mistake } });
+    }
+
+    pub(super) fn read_chunk(&mut self, mut chunk: Chunk, bytes: &[u8], now: Instant) -> usize {
+        let left = usize::try_from(chunk.left).unwrap_or(usize::MAX);
+        let piece = &bytes[..bytes.len().min(left)];
+        let used = match &mut chunk.fate {
+            Fate::Keep { body, .. } => {
+                let used = body.take(piece, &self.server.settings).used;
+                self.pass_on(body);
+                used
+            }
+            Fate::Skip { .. } => piece.len(),
+        };
+        self.clock.bytes(used, now);
+        chunk.left -= used as u64;
+        self.go_on(chunk);
+        used
+    }
+
+    /// Waits for the rest of the chunk, or says what is to be said after it.
+    fn go_on(&mut self, chunk: Chunk) {
+        if chunk.left > 0 {
+            self.state = State::ExpectChunk(chunk);
+            return;
+        }
+        self.state = State::ExpectCommand;
+        match chunk.fate {
+            Fate::Skip { reply, mistake } => {
+                self.clock.end_body();
+                if mistake { self.wrong(&reply) } else { self.say_reply(&reply) }
+            }
+            Fate::Keep { mut body, last: true, .. } => {
+                body.end_raw();
+                self.body_ended(body);
+            }
+            Fate::Keep { body, size, .. } => self.chunk_kept(body, size),
+        }
+    }
+
+    /// A refused body is said so at the end of the chunk; the chunks that are under way behind
+    /// it find no transaction, and are skipped.
+    fn chunk_kept(&mut self, body: Body, size: u64) {
+        if let Some(reply) = body.refusal(&self.server.settings) {
+            self.doom();
+            self.say_reply(&reply);
+            return self.forget_transaction();
+        }
+        let text = format!("Ok: {size} bytes");
+        self.say_reply(&Reply::new(250, Enhanced(2, 0, 0), text));
+        if let Some(transaction) = &mut self.transaction {
+            transaction.chunked = Some(body);
+        }
+    }
+}

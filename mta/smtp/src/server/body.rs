@@ -1,0 +1,109 @@
+//! A body on its way in: framing off, counted, judged, cut into chunks.
+//!
+//! Must never hold more than one chunk, and never give out a byte after a flaw was seen.
+
+use super::header::HeaderScan;
+use super::{BodyEnd, Settings};
+use crate::framing::{Flaw, Taken, Unstuffer};
+use mail::{Enhanced, Reply};
+
+/// The body of the running transaction.
+#[derive(Debug)]
+pub(super) struct Body {
+    framing: Unstuffer,
+    header: HeaderScan,
+    chunk: Vec<u8>,
+    bytes: u64,
+    eight_bit: bool,
+}
+
+impl Body {
+    /// After DATA.
+    pub(super) fn dotted() -> Body {
+        Body::new(Unstuffer::dotted())
+    }
+
+    /// After BDAT; one for all its chunks.
+    pub(super) fn raw() -> Body {
+        Body::new(Unstuffer::raw())
+    }
+
+    fn new(framing: Unstuffer) -> Body {
+        Body { framing, header: HeaderScan::new(), chunk: Vec::new(), bytes: 0, eight_bit: false }
+    }
+
+    /// Takes what fits into the chunk.
+    pub(super) fn take(&mut self, bytes: &[u8], settings: &Settings) -> Taken {
+        let room = settings.body_chunk_bytes.max(1) - self.chunk.len();
+        let piece = &bytes[..bytes.len().min(room)];
+        let before = self.chunk.len();
+        self.chunk.reserve(piece.len());
+        let taken = self.framing.take(piece, &mut self.chunk);
+        let new = &self.chunk[before..];
+        self.bytes += new.len() as u64;
+        self.header.look(new);
+        self.eight_bit |= !new.is_ascii();
+        if self.is_refused(settings) {
+            self.chunk.clear();
+        }
+        taken
+    }
+
+    /// The last BDAT chunk is over.
+    pub(super) fn end_raw(&mut self) {
+        self.framing.end_raw();
+    }
+
+    /// The chunk, once it is full.
+    pub(super) fn full_chunk(&mut self, settings: &Settings) -> Option<Vec<u8>> {
+        let full = self.chunk.len() >= settings.body_chunk_bytes.max(1);
+        full.then(|| std::mem::take(&mut self.chunk))
+    }
+
+    /// The rest, with the sums.
+    pub(super) fn end(self) -> BodyEnd {
+        BodyEnd {
+            tail: self.chunk,
+            bytes: self.bytes,
+            hops: self.header.hops,
+            eight_bit: self.eight_bit,
+        }
+    }
+
+    /// It will not be accepted; its end is waited for all the same.
+    pub(super) fn is_refused(&self, settings: &Settings) -> bool {
+        self.framing.flaw().is_some()
+            || self.bytes > settings.message_bytes_max
+            || self.header.bytes > settings.header_bytes_max
+            || self.header.hops >= settings.hops_max
+            || self.line_too_long(settings)
+    }
+
+    /// Why it is not accepted. Which of several reasons is said does not depend on the order
+    /// in which they were found, which may depend on how the bytes were cut.
+    pub(super) fn refusal(&self, settings: &Settings) -> Option<Reply> {
+        let (code, enhanced, text) = match self.framing.flaw() {
+            Some(Flaw::BareCr) => (550, Enhanced(5, 5, 2), "Error: bare <CR> received"),
+            Some(Flaw::BareLf) => (550, Enhanced(5, 5, 2), "Error: bare <LF> received"),
+            Some(Flaw::Nul) => (550, Enhanced(5, 5, 2), "Error: NUL received"),
+            None if self.bytes > settings.message_bytes_max => {
+                (552, Enhanced(5, 3, 4), "Error: message file too big")
+            }
+            None if self.header.bytes > settings.header_bytes_max => {
+                (552, Enhanced(5, 3, 4), "Error: message header too big")
+            }
+            None if self.header.hops >= settings.hops_max => {
+                (554, Enhanced(5, 4, 6), "Error: too many hops")
+            }
+            None if self.line_too_long(settings) => {
+                (554, Enhanced(5, 6, 0), "Error: line too long in message")
+            }
+            None => return None,
+        };
+        Some(Reply::new(code, enhanced, text))
+    }
+
+    fn line_too_long(&self, settings: &Settings) -> bool {
+        settings.line_bytes_max.is_some_and(|max| self.framing.line_bytes_longest() > max)
+    }
+}

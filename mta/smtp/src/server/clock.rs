@@ -1,0 +1,90 @@
+//! How long a client may take (RFC 5321 4.5.3.2): each wait has an end, and so has their sum.
+//!
+//! Must never count our own time against the client: it stands still while the driver works.
+
+use super::Settings;
+use mail::Instant;
+use std::time::Duration;
+
+/// The running waits of one session.
+#[derive(Debug)]
+pub(super) struct Clock {
+    /// The last whole command, or the last bytes of a body.
+    idle_since: Instant,
+    /// MAIL of the running transaction.
+    transaction_since: Option<Instant>,
+    /// The first 354 or BDAT of the running transaction, and the octets since.
+    body: Option<(Instant, u64)>,
+    /// The driver is at work since then.
+    stopped: Option<Instant>,
+}
+
+impl Clock {
+    pub(super) fn new(now: Instant) -> Clock {
+        Clock { idle_since: now, transaction_since: None, body: None, stopped: None }
+    }
+
+    /// The driver is at work.
+    pub(super) fn stop(&mut self, now: Instant) {
+        self.stopped.get_or_insert(now);
+    }
+
+    /// It is the client's turn again: what the driver took is not its fault.
+    pub(super) fn go(&mut self, now: Instant) {
+        let Some(stopped) = self.stopped.take() else { return };
+        let pause = now.since(stopped);
+        self.idle_since = self.idle_since + pause;
+        self.transaction_since = self.transaction_since.map(|since| since + pause);
+        self.body = self.body.map(|(since, bytes)| (since + pause, bytes));
+    }
+
+    /// A command came whole.
+    pub(super) fn command(&mut self, now: Instant) {
+        self.idle_since = now;
+    }
+
+    pub(super) fn begin_transaction(&mut self, now: Instant) {
+        self.transaction_since = Some(now);
+        self.body = None;
+    }
+
+    pub(super) fn end_transaction(&mut self) {
+        self.transaction_since = None;
+        self.body = None;
+    }
+
+    /// A body may come now.
+    pub(super) fn begin_body(&mut self, now: Instant) {
+        self.body = Some((now, 0));
+    }
+
+    /// A chunk that nobody wanted is over.
+    pub(super) fn end_body(&mut self) {
+        self.body = None;
+    }
+
+    /// Octets of a body, or of a chunk nobody wants, came in.
+    pub(super) fn bytes(&mut self, count: usize, now: Instant) {
+        self.idle_since = now;
+        let (_, bytes) = self.body.get_or_insert((now, 0));
+        *bytes += count as u64;
+    }
+
+    /// When the client's time is over; `None` while the driver is at work.
+    pub(super) fn deadline(&self, settings: &Settings, within_body: bool) -> Option<Instant> {
+        if self.stopped.is_some() {
+            return None;
+        }
+        let total = self.transaction_since.map(|since| since + settings.transaction_wait_max);
+        let wait = if within_body { settings.data_wait_max } else { settings.command_wait_max };
+        let rate = self.body.filter(|_| within_body).map(|(since, bytes)| {
+            since + settings.data_wait_max + at_rate(bytes, settings.data_bytes_per_second_min)
+        });
+        [Some(self.idle_since + wait), total, rate].into_iter().flatten().min()
+    }
+}
+
+/// The time that `bytes` take at `bytes_per_second`.
+fn at_rate(bytes: u64, bytes_per_second: u64) -> Duration {
+    Duration::from_millis(bytes.saturating_mul(1_000) / bytes_per_second.max(1))
+}

@@ -1,0 +1,76 @@
+//! What a session tells its driver, and what the driver answers.
+//!
+//! Must never carry more of a message than one chunk.
+
+use mail::{BodyKind, Protocol, Recipient, Reply, Ret, ReversePath};
+
+/// Something the client did. *Asks* means: nothing more is read from the client until the
+/// driver has called the named function.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// HELO, EHLO or LHLO. Asks: `answer`.
+    Hello {
+        /// Its argument: one word of harmless characters.
+        name: Box<str>,
+        /// `Smtp`, `Esmtp` or `Lmtp`.
+        protocol: Protocol,
+    },
+    /// MAIL: a transaction is to begin. Asks: `answer`.
+    Mail(Mail),
+    /// RCPT. Asks: `answer`.
+    Rcpt(Recipient),
+    /// DATA, or the first BDAT: the body is to come. Asks: `answer`. A refusal ends the
+    /// transaction, and no `Reset` follows.
+    Data,
+    /// A full chunk of the body, as it is to be kept.
+    Body(Vec<u8>),
+    /// The body is over, and whole. Asks: `promise` or `refuse`; both end the transaction.
+    BodyEnd(BodyEnd),
+    /// The transaction that MAIL began is given up: what was staged of it can go.
+    Reset,
+    /// To be closed once the output is written. Comes once, last.
+    Close,
+}
+
+/// MAIL FROM and what came with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mail {
+    /// Who.
+    pub sender: ReversePath,
+    /// SIZE=: what the client says; it is counted all the same.
+    pub size: Option<u64>,
+    /// RET=.
+    pub ret: Option<Ret>,
+    /// ENVID=, still xtext.
+    pub envid: Option<Box<str>>,
+    /// BODY=.
+    pub body: BodyKind,
+    /// SMTPUTF8.
+    pub smtputf8: bool,
+    /// For the Received field, SMTPUTF8 regarded.
+    pub protocol: Protocol,
+}
+
+/// The end of a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyEnd {
+    /// What no `Body` has brought yet: for a small message, all of it.
+    pub tail: Vec<u8>,
+    /// Octets of the whole message as it is to be kept.
+    pub bytes: u64,
+    /// Received fields it came with.
+    pub hops: u32,
+    /// It has octets above 127.
+    pub eight_bit: bool,
+}
+
+/// The driver's answer to an event that asks. A reply of 421 or 521 also closes the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Go on.
+    Accept,
+    /// Not now: 4yz.
+    Defer(Reply),
+    /// Not ever: 5yz.
+    Reject(Reply),
+}

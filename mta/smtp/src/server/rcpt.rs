@@ -1,0 +1,111 @@
+//! RCPT TO (RFC 5321 4.1.1.3).
+//!
+//! A recipient that was accepted before in the same transaction is answered `250` again and not
+//! told to the driver: it gets one copy, with the parameters of the first time. With LMTP each
+//! RCPT has a reply of its own at the end, so there each counts.
+
+use super::session::{Asked, Session};
+use super::{Event, replies};
+use crate::command::Path;
+use crate::params;
+use mail::{Address, Enhanced, Notify, Protocol, Recipient, Reply};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+
+impl Session {
+    pub(super) fn rcpt(&mut self, path: Path<'_>) {
+        match self.judge_rcpt(path) {
+            Err(reply) if reply.is_transient() => self.say_reply(&reply),
+            Err(reply) => self.wrong(&reply),
+            Ok(recipient) if !self.settings().lmtp && self.seen.had(&recipient.address) => {
+                self.say(replies::RCPT_OK);
+            }
+            Ok(recipient) => self.ask(Event::Rcpt(recipient), Asked::Rcpt),
+        }
+    }
+
+    fn judge_rcpt(&self, path: Path<'_>) -> Result<Recipient, Reply> {
+        let Some(transaction) = &self.transaction else {
+            return Err(replies::out_of_order("Error: need MAIL command"));
+        };
+        if transaction.chunked.is_some() {
+            return Err(replies::out_of_order("Error: RCPT after BDAT"));
+        }
+        if transaction.recipients >= self.settings().recipients_max() {
+            return Err(replies::too_many_recipients());
+        }
+        if self.hello == Some(Protocol::Smtp) {
+            params::none(path.parameters)?;
+        }
+        let utf8 = transaction.smtputf8;
+        let asked = params::rcpt(path.parameters, utf8)?;
+        let address = self.rcpt_address(path.mailbox, utf8)?;
+        let notify = asked.notify.unwrap_or(Notify::DEFAULT);
+        Ok(Recipient { address, notify, orcpt: asked.orcpt.map(Box::from) })
+    }
+
+    /// `<postmaster>` alone is ours (RFC 5321 4.1.1.3).
+    fn rcpt_address(&self, text: &str, utf8: bool) -> Result<Address, Reply> {
+        let parsed = if text.eq_ignore_ascii_case("postmaster") {
+            Address::parse(&format!("{text}@{}", self.settings().hostname), false)
+        } else {
+            Address::parse(text, utf8)
+        };
+        parsed.map_err(|error| replies::bad_address(error, Enhanced(5, 1, 3), "recipient"))
+    }
+
+    pub(super) fn rcpt_accepted(&mut self) {
+        let transaction = self.transaction.as_mut().expect("RCPT is asked in a transaction only");
+        transaction.recipients += 1;
+        self.say(replies::RCPT_OK);
+    }
+}
+
+/// The accepted recipients of a transaction, to know a repetition: as many as those, in about
+/// 60 bytes each.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// `local@domain` of each, one after the other.
+    texts: String,
+    /// From a text's hash to where it is. Two texts of one hash: the later is not remembered
+    /// and gets its copies.
+    places: BTreeMap<u64, (u32, u32)>,
+    last: Option<u64>,
+}
+
+impl Seen {
+    /// Whether it was here before; remembers it if not.
+    fn had(&mut self, address: &Address) -> bool {
+        self.last = None;
+        let start = self.texts.len();
+        self.texts.extend([address.local(), "@", address.domain().as_str()]);
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.texts.as_bytes()[start..]);
+        let hash = hasher.finish();
+        if let Some(&(from, to)) = self.places.get(&hash) {
+            let same = self.texts[from as usize..to as usize] == self.texts[start..];
+            self.texts.truncate(start);
+            return same;
+        }
+        self.places.insert(hash, (start as u32, self.texts.len() as u32));
+        self.last = Some(hash);
+        false
+    }
+
+    /// The last one was not accepted.
+    pub(super) fn forget_last(&mut self) {
+        if let Some((start, _)) = self.last.take().and_then(|hash| self.places.remove(&hash)) {
+            self.texts.truncate(start as usize);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.places.clear();
+        self.texts.clear();
+        self.texts.shrink_to(TEXTS_BYTES_KEPT);
+        self.last = None;
+    }
+}
+
+/// Room that is kept from one transaction to the next.
+const TEXTS_BYTES_KEPT: usize = 4_096;

@@ -1,0 +1,504 @@
+//! One connection's conversation: bytes in, replies and events out, one thing at a time.
+//!
+//! Must never read on while the driver owes an answer or the client has not taken its replies,
+//! and never say `250` after data but in `promise`.
+
+use super::bdat::Chunk;
+use super::body::Body;
+use super::clock::Clock;
+use super::rcpt::Seen;
+use super::{Event, Server, Settings, Verdict, replies};
+use crate::command::{self, Command, CommandError};
+use mail::{Durable, Enhanced, Instant, Now, Protocol, Reply};
+use memchr::memchr;
+use std::sync::Arc;
+
+/// The receiving end of one connection.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) server: Arc<Server>,
+    pub(super) state: State,
+    /// The beginning of a command whose end has not come.
+    line: Vec<u8>,
+    output: Vec<u8>,
+    /// The reply to a command after which the client must wait (RFC 2920 3.1), or the greeting,
+    /// is in `output`: bytes offered before it was taken were sent too early.
+    client_must_wait: bool,
+    ready: Option<Event>,
+    reset_due: bool,
+    close_due: bool,
+    pub(super) hello: Option<Protocol>,
+    pub(super) transaction: Option<Transaction>,
+    pub(super) seen: Seen,
+    mails: u32,
+    errors: u32,
+    idle_commands: u32,
+    /// No more bytes will come, or we are to stop: over after what is under way.
+    ending: Ending,
+    pub(super) clock: Clock,
+}
+
+/// What a session waits for.
+#[derive(Debug)]
+pub(super) enum State {
+    ExpectCommand,
+    ExpectVerdict(Asked),
+    ExpectBody(Body),
+    ExpectChunk(Chunk),
+    ExpectPromise,
+    Closed,
+}
+
+/// What the driver was asked about.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Hello(Protocol),
+    Mail { smtputf8: bool },
+    Rcpt,
+    Data,
+    Chunk { size: u64, last: bool },
+}
+
+/// Between MAIL and the end.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub(super) smtputf8: bool,
+    /// Accepted, and not a repetition.
+    pub(super) recipients: u32,
+    /// BDAT began; its body, while no chunk of it is being read.
+    pub(super) chunked: Option<Body>,
+    /// The driver was told to drop it, though its end has not come.
+    pub(super) doomed: bool,
+}
+
+/// How the session comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    NotYet,
+    /// The client has closed its side.
+    Eof,
+    /// We are shutting down.
+    Shutdown,
+}
+
+impl Session {
+    /// A new connection; the greeting is in `output()`. Bytes offered before it was taken are
+    /// refused (early talkers); a driver that writes it before it reads grants them grace.
+    pub fn new(server: Arc<Server>, now: Now) -> Session {
+        let output = server.greeting.to_vec();
+        Session {
+            server,
+            state: State::ExpectCommand,
+            line: Vec::new(),
+            output,
+            client_must_wait: true,
+            ready: None,
+            reset_due: false,
+            close_due: false,
+            hello: None,
+            transaction: None,
+            seen: Seen::default(),
+            mails: 0,
+            errors: 0,
+            idle_commands: 0,
+            ending: Ending::NotYet,
+            clock: Clock::new(now.monotonic),
+        }
+    }
+
+    /// A connection that is turned away with `reply` (421 or 554) in place of the greeting.
+    pub fn turned_away(server: Arc<Server>, reply: &Reply, now: Now) -> Session {
+        let mut session = Session::new(server, now);
+        session.output.clear();
+        reply.encode(&mut session.output);
+        session.close();
+        session
+    }
+
+    /// Takes what it can use now of `bytes` and says how much; the rest is to be offered again
+    /// after `poll`, `answer` or once the output was taken.
+    pub fn receive(&mut self, bytes: &[u8], now: Now) -> usize {
+        if self.is_reading() {
+            self.clock.go(now.monotonic);
+        }
+        if self.is_too_early(bytes) {
+            self.out_of_step();
+        }
+        let mut used = 0;
+        while used < bytes.len() && self.is_reading() {
+            used += self.step(&bytes[used..], now.monotonic);
+        }
+        if self.is_closed() { bytes.len() } else { used }
+    }
+
+    /// The next event. The client's time stands still from `Some` to the next `None`.
+    pub fn poll(&mut self, now: Now) -> Option<Event> {
+        let event = self.next_event();
+        match event {
+            Some(_) => self.clock.stop(now.monotonic),
+            None if !self.awaits_answer() => self.clock.go(now.monotonic),
+            None => {}
+        }
+        event
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        if std::mem::take(&mut self.reset_due) {
+            return Some(Event::Reset);
+        }
+        if let Some(event) = self.ready.take() {
+            return Some(event);
+        }
+        std::mem::take(&mut self.close_due).then_some(Event::Close)
+    }
+
+    /// Replies to be written; the driver takes from it what it wrote, at best all.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    /// Answers `Hello`, `Mail`, `Rcpt` or `Data`.
+    ///
+    /// # Panics
+    /// If nothing was asked: a bug of the driver.
+    pub fn answer(&mut self, verdict: Verdict, now: Now) {
+        self.clock.go(now.monotonic);
+        self.clock.command(now.monotonic);
+        let asked = match std::mem::replace(&mut self.state, State::ExpectCommand) {
+            State::ExpectVerdict(asked) => asked,
+            State::Closed => return self.state = State::Closed,
+            other => panic!("a verdict on nothing asked, in {other:?}"),
+        };
+        match verdict {
+            Verdict::Accept => self.accepted(asked, now.monotonic),
+            Verdict::Defer(reply) | Verdict::Reject(reply) => self.refused(asked, &reply),
+        }
+        self.end_if_due();
+    }
+
+    /// The message is kept: says so. The only place where data is answered with `250`.
+    ///
+    /// # Panics
+    /// If no body has ended: a bug of the driver.
+    pub fn promise(&mut self, durable: Durable, now: Now) {
+        let text = format!("Ok: queued as {}", durable.message());
+        self.idle_commands = 0;
+        self.end_body(&Reply::new(250, Enhanced(2, 0, 0), text), now);
+    }
+
+    /// The message is not kept: 4yz or 5yz after `BodyEnd`.
+    ///
+    /// # Panics
+    /// If no body has ended: a bug of the driver.
+    pub fn refuse(&mut self, reply: &Reply, now: Now) {
+        assert!(!reply.is_positive(), "250 after data is said by a promise only");
+        self.end_body(reply, now);
+    }
+
+    fn end_body(&mut self, reply: &Reply, now: Now) {
+        self.clock.go(now.monotonic);
+        self.clock.command(now.monotonic);
+        match std::mem::replace(&mut self.state, State::ExpectCommand) {
+            State::ExpectPromise => {}
+            State::Closed => return self.state = State::Closed,
+            other => panic!("the end of a body that has not ended, in {other:?}"),
+        }
+        self.reply_for_body(reply);
+        self.forget_transaction();
+        self.end_if_due();
+    }
+
+    /// The client has closed its side; to be called once all that it sent was taken. What it
+    /// has asked for so far is still answered.
+    pub fn eof(&mut self, _now: Now) {
+        self.ending = Ending::Eof;
+        if !self.awaits_answer() {
+            self.end_if_due();
+        }
+    }
+
+    /// We stop: at once if no transaction is under way, else after it (RFC 5321 3.8).
+    pub fn shutdown(&mut self, _now: Now) {
+        if self.ending == Ending::NotYet {
+            self.ending = Ending::Shutdown;
+        }
+        if !self.awaits_answer() {
+            self.end_if_due();
+        }
+    }
+
+    /// When `handle_timeout` is to be called; `None`: not while the driver works.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let within_body = matches!(self.state, State::ExpectBody(_) | State::ExpectChunk(_));
+        let open = !self.is_closed() && !self.awaits_answer();
+        open.then(|| self.clock.deadline(&self.server.settings, within_body)).flatten()
+    }
+
+    /// Ends the connection if the client's time is over.
+    pub fn handle_timeout(&mut self, now: Now) {
+        if self.next_wakeup().is_some_and(|deadline| deadline <= now.monotonic) {
+            self.close_with(Enhanced(4, 4, 2), "Error: timeout exceeded");
+        }
+    }
+
+    /// Between MAIL and the end of its message.
+    pub fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some() || matches!(self.state, State::ExpectPromise)
+    }
+
+    /// The driver owes an answer.
+    pub fn awaits_answer(&self) -> bool {
+        matches!(self.state, State::ExpectVerdict(_) | State::ExpectPromise)
+    }
+
+    /// Nothing more will be read.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+}
+
+/// Reading.
+impl Session {
+    pub(super) fn settings(&self) -> &Settings {
+        &self.server.settings
+    }
+
+    fn is_reading(&self) -> bool {
+        let told = self.ready.is_none() && !self.reset_due;
+        let heard = self.output.len() < self.server.settings.output_bytes_max;
+        told && heard && !self.is_closed() && !self.awaits_answer()
+    }
+
+    /// Bytes came before the client can have seen the reply it has to wait for.
+    fn is_too_early(&mut self, bytes: &[u8]) -> bool {
+        if bytes.is_empty() || !self.client_must_wait || self.is_closed() || self.awaits_answer() {
+            return false;
+        }
+        self.client_must_wait = false;
+        !self.output.is_empty()
+    }
+
+    fn out_of_step(&mut self) {
+        if *self.output == *self.server.greeting {
+            self.output.clear();
+        }
+        self.say(replies::OUT_OF_STEP);
+        self.close();
+    }
+
+    /// Uses at least one byte.
+    fn step(&mut self, bytes: &[u8], now: Instant) -> usize {
+        match std::mem::replace(&mut self.state, State::ExpectCommand) {
+            State::ExpectCommand => self.read_command(bytes, now),
+            State::ExpectBody(body) => self.read_body(body, bytes, now),
+            State::ExpectChunk(chunk) => self.read_chunk(chunk, bytes, now),
+            other => unreachable!("{other:?} does not read"),
+        }
+    }
+
+    /// A command ends in CRLF; a bare LF passes here, where no two servers can differ on what
+    /// it ends.
+    fn read_command(&mut self, bytes: &[u8], now: Instant) -> usize {
+        if self.line.is_empty() && command::starts_foreign(bytes[0]) {
+            self.say(replies::FOREIGN);
+            self.close();
+            return bytes.len();
+        }
+        let max = self.settings().command_bytes_max;
+        let end = memchr(b'\n', bytes);
+        let used = end.map_or(bytes.len(), |end| end + 1);
+        if self.line.len() + used > max {
+            self.say(replies::LINE_TOO_LONG);
+            self.close();
+            return bytes.len();
+        }
+        if end.is_none() {
+            self.line.extend_from_slice(bytes);
+            return used;
+        }
+        self.clock.command(now);
+        let alone = used == bytes.len();
+        if self.line.is_empty() {
+            self.run_line(&bytes[..used], alone);
+        } else {
+            let mut line = std::mem::take(&mut self.line);
+            line.extend_from_slice(&bytes[..used]);
+            self.run_line(&line, alone);
+            line.clear();
+            self.line = line;
+        }
+        used
+    }
+
+    fn run_line(&mut self, line: &[u8], alone: bool) {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match command::parse(line) {
+            Ok(command) => self.run(command, alone),
+            Err(CommandError::Foreign) => {
+                self.say(replies::FOREIGN);
+                self.close();
+            }
+            Err(CommandError::BadChunk) => {
+                self.say(replies::BAD_CHUNK);
+                self.close();
+            }
+            Err(error) => self.wrong(&replies::bad_command(error)),
+        }
+    }
+
+    /// `alone`: nothing came after the line, as it must be where the client has to wait.
+    fn run(&mut self, command: Command<'_>, alone: bool) {
+        use Command::*;
+        match command {
+            Helo(_) | Ehlo(_) | Lhlo(_) | Data if !alone => self.out_of_step(),
+            Helo(name) => self.hello(name, Protocol::Smtp),
+            Ehlo(name) => self.hello(name, Protocol::Esmtp),
+            Lhlo(name) => self.hello(name, Protocol::Lmtp),
+            Mail(path) => self.mail(path),
+            Rcpt(path) => self.rcpt(path),
+            Data => self.data(),
+            Bdat { size, last } => self.bdat(size, last),
+            Rset => {
+                self.give_up_transaction();
+                self.idle_command(replies::OK);
+            }
+            Noop => self.idle_command(replies::OK),
+            Vrfy => self.idle_command(replies::VRFY),
+            Help => self.idle_command(replies::HELP),
+            Quit => {
+                self.say(replies::BYE);
+                self.close();
+            }
+            Expn => self.wrong(&Reply::new(502, Enhanced(5, 5, 1), "EXPN command is disabled")),
+            Auth => self.wrong(&replies::out_of_order("Error: authentication not enabled")),
+            Unimplemented => {
+                self.wrong(&Reply::new(502, Enhanced(5, 5, 1), "Error: command not implemented"));
+            }
+        }
+        self.end_if_due();
+    }
+}
+
+/// Telling client and driver.
+impl Session {
+    pub(super) fn say(&mut self, text: &[u8]) {
+        self.output.extend_from_slice(text);
+    }
+
+    pub(super) fn say_reply(&mut self, reply: &Reply) {
+        reply.encode(&mut self.output);
+        if matches!(reply.code, 421 | 521) {
+            self.close();
+        }
+    }
+
+    /// One reply, or with LMTP one for each recipient (RFC 2033 4.2).
+    pub(super) fn reply_for_body(&mut self, reply: &Reply) {
+        let recipients = self.transaction.as_ref().map_or(1, |transaction| transaction.recipients);
+        let times = if self.settings().lmtp { recipients } else { 1 };
+        for _ in 0..times {
+            reply.encode(&mut self.output);
+        }
+        if matches!(reply.code, 421 | 521) {
+            self.close();
+        }
+    }
+
+    /// The client's next bytes may come only after it has read the reply now in `output`.
+    pub(super) fn client_must_wait(&mut self) {
+        self.client_must_wait = true;
+    }
+
+    /// Hands an event to the driver, and waits for its verdict.
+    pub(super) fn ask(&mut self, event: Event, asked: Asked) {
+        self.ready = Some(event);
+        self.state = State::ExpectVerdict(asked);
+    }
+
+    pub(super) fn tell(&mut self, event: Event) {
+        self.ready = Some(event);
+    }
+
+    /// The client's mistake.
+    pub(super) fn wrong(&mut self, reply: &Reply) {
+        self.say_reply(reply);
+        self.errors += 1;
+        if self.errors >= self.settings().errors_max && !self.is_closed() {
+            self.close_with(Enhanced(4, 7, 0), "Error: too many errors");
+        }
+    }
+
+    /// A command that moves nothing; a few are free.
+    fn idle_command(&mut self, text: &[u8]) {
+        self.say(text);
+        self.idle_commands += 1;
+        if self.idle_commands > self.settings().idle_commands_max {
+            self.errors += 1;
+            if self.errors >= self.settings().errors_max {
+                self.close_with(Enhanced(4, 7, 0), "Error: too many errors");
+            }
+        }
+    }
+
+    /// Counts a transaction; false: it is one too many, and the connection ends.
+    pub(super) fn count_mail(&mut self) -> bool {
+        self.mails = self.mails.saturating_add(1);
+        let fits = self.settings().mails_max.is_none_or(|max| self.mails <= max);
+        if !fits {
+            self.close_with(Enhanced(4, 7, 0), "Error: too many messages in one connection");
+        }
+        fits
+    }
+
+    /// The transaction is over, and the driver knows.
+    pub(super) fn forget_transaction(&mut self) {
+        self.transaction = None;
+        self.seen.clear();
+        self.clock.end_transaction();
+    }
+
+    /// The transaction is over, and the driver is told.
+    pub(super) fn give_up_transaction(&mut self) {
+        self.doom();
+        self.forget_transaction();
+    }
+
+    /// The driver is told to drop the transaction; its end is still waited for.
+    pub(super) fn doom(&mut self) {
+        let Some(transaction) = &mut self.transaction else { return };
+        if !transaction.doomed {
+            transaction.doomed = true;
+            self.ready = None;
+            self.reset_due = true;
+        }
+    }
+
+    fn close_with(&mut self, enhanced: Enhanced, why: &str) {
+        let reply = replies::closing(enhanced, &self.settings().hostname, why);
+        reply.encode(&mut self.output);
+        self.close();
+    }
+
+    pub(super) fn close(&mut self) {
+        if !self.is_closed() {
+            self.give_up_transaction();
+            self.line = Vec::new();
+            self.state = State::Closed;
+            self.close_due = true;
+        }
+    }
+
+    /// Ends the session after `eof` or `shutdown`, as soon as it can end.
+    fn end_if_due(&mut self) {
+        if self.is_closed() || self.awaits_answer() {
+            return;
+        }
+        match self.ending {
+            Ending::NotYet => {}
+            Ending::Eof => self.close(),
+            Ending::Shutdown if self.transaction.is_some() => {}
+            Ending::Shutdown => self.close_with(Enhanced(4, 3, 2), "Service shutting down"),
+        }
+    }
+}
