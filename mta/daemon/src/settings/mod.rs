@@ -1,1 +1,39 @@
-//! The settings file: read, checked whole, and handed to every process.
+//! The settings file: read, checked whole, and handed to every process. `load` says everything that
+//! is wrong with a file at once. Must never read a file, the environment or a clock: the text and
+//! what is known of the machine are arguments.
+
+pub mod handed;
+
+pub mod problem;
+
+pub mod types;
+
+pub use handed::{Account, Handed, HandedError, Surroundings, open, seal};
+
+pub use problem::{Problem, render};
+pub use types::*;
+
+use std::path::{Path, PathBuf};
+
+/// What defaults depend on, and no settings file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    /// The system's name for itself.
+    pub hostname: String,
+    /// Where state lives unless the file says otherwise; see `state_default`.
+    pub state: PathBuf,
+}
+
+/// Where state lives by default: `/var/lib/posthaste` as root, else below `$XDG_STATE_HOME`, else
+/// below `~/.local/state`, as the XDG Base Directory Specification has it.
+pub fn state_default(root: bool, xdg_state_home: Option<&Path>, home: Option<&Path>) -> PathBuf {
+    if root {
+        return "/var/lib/posthaste".into();
+    }
+    let absolute = |path: &&Path| path.is_absolute();
+    match (xdg_state_home.filter(absolute), home.filter(absolute)) {
+        (Some(state), _) => state.join("posthaste"),
+        (None, Some(home)) => home.join(".local/state/posthaste"),
+        (None, None) => "/var/lib/posthaste".into(),
+    }
+}

@@ -1,0 +1,159 @@
+//! What master hands to each process: the checked settings, and what an empty root lacks, in a
+//! sealed memfd that nobody can change any more. Must never be larger than `HANDED_BYTES_MAX`.
+
+use super::Settings;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// More than this is not handed over: a million accounts take about half of it.
+pub const HANDED_BYTES_MAX: u64 = 128 << 20;
+
+/// One file of the surroundings is read up to this.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Everything a process knows about the machine and the operator's wishes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Handed {
+    /// As checked.
+    pub settings: Settings,
+    /// As collected by master.
+    pub surroundings: Surroundings,
+}
+
+/// What lies outside an empty root and is needed inside; collected anew with each reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Surroundings {
+    /// Text of `/etc/resolv.conf`; empty where there is none.
+    pub resolv_conf: String,
+    /// Text of `/etc/hosts`; empty where there is none.
+    pub hosts: String,
+    /// Bytes of `/etc/localtime`; empty where there is none, which means UTC.
+    pub localtime: Vec<u8>,
+    /// The system's accounts, where `local.users` is `system`, ordered by name.
+    pub accounts: Vec<Account>,
+}
+
+/// An account of the system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// As it logs in.
+    pub name: String,
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Home directory.
+    pub home: PathBuf,
+}
+
+/// Why nothing was handed over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HandedError {
+    /// The kernel refused.
+    #[error("cannot hand settings over: {0}")]
+    Kernel(#[from] Errno),
+    /// Reading or writing it failed.
+    #[error("cannot hand settings over: {0}")]
+    Io(#[from] std::io::Error),
+    /// Too many accounts, or a memfd that is none of ours.
+    #[error("handed settings of {0} bytes are more than {HANDED_BYTES_MAX}")]
+    TooLarge(u64),
+    /// Somebody could still write to it.
+    #[error("handed settings are not sealed")]
+    NotSealed,
+    /// Not what `seal` writes.
+    #[error("handed settings cannot be decoded: {0}")]
+    Decode(#[from] postcard::Error),
+}
+
+const SEALS: SealFlags =
+    SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
+
+/// Puts `handed` into a memfd that cannot change any more. Closed on exec, as all descriptors are
+/// until somebody passes them along; inverse of `open`.
+pub fn seal(handed: &Handed) -> Result<OwnedFd, HandedError> {
+    let bytes = postcard::to_stdvec(handed)?;
+    if bytes.len() as u64 > HANDED_BYTES_MAX {
+        return Err(HandedError::TooLarge(bytes.len() as u64));
+    }
+    let memory =
+        memfd_create("posthaste-settings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let written = rustix::io::write(&memory, rest)?;
+        rest = &rest[written..];
+    }
+    fcntl_add_seals(&memory, SEALS)?;
+    Ok(memory)
+}
+
+/// Reads what `seal` wrote, from its start, wherever the descriptor shared with others stands.
+pub fn open(memory: impl AsFd) -> Result<Handed, HandedError> {
+    if !fcntl_get_seals(&memory)?.contains(SEALS) {
+        return Err(HandedError::NotSealed);
+    }
+    let size = fstat(&memory)?.st_size as u64;
+    if size > HANDED_BYTES_MAX {
+        return Err(HandedError::TooLarge(size));
+    }
+    let mut bytes = vec![0; size as usize];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::io::pread(&memory, &mut bytes[filled..], filled as u64)? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(postcard::from_bytes(&bytes[..filled])?)
+}
+
+impl Surroundings {
+    /// Collects them from below `root`, which is `/` but for tests; `accounts` where they are needed.
+    /// A file that is missing or cannot be read counts as empty: what depends on it then defers.
+    pub fn collect(root: &Path, accounts: bool) -> Surroundings {
+        let text = |path: &str| {
+            String::from_utf8_lossy(&read_bounded(&root.join(path)).unwrap_or_default())
+                .into_owned()
+        };
+        Surroundings {
+            resolv_conf: text("etc/resolv.conf"),
+            hosts: text("etc/hosts"),
+            localtime: read_bounded(&root.join("etc/localtime")).unwrap_or_default(),
+            accounts: if accounts { accounts_of(&text("etc/passwd")) } else { Vec::new() },
+        }
+    }
+
+    /// The account of this name.
+    pub fn account(&self, name: &str) -> Option<&Account> {
+        let at = self.accounts.binary_search_by(|account| account.name.as_str().cmp(name));
+        at.ok().map(|at| &self.accounts[at])
+    }
+}
+
+fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The accounts of a file in the form of passwd(5). Lines of another form are left out, and so are
+/// homes that are not absolute; of two accounts with one name the first counts, as in the system.
+fn accounts_of(passwd: &str) -> Vec<Account> {
+    let account = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let &[name, _, uid, gid, _, home, _] = fields.as_slice() else { return None };
+        let home = PathBuf::from(home);
+        let plain = !name.is_empty() && !name.starts_with(['#', '+', '-']) && home.is_absolute();
+        let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
+        plain.then(|| Account { name: name.into(), uid, gid, home })
+    };
+    let mut accounts: Vec<Account> = passwd.lines().filter_map(account).collect();
+    accounts.sort_by(|one, other| one.name.cmp(&other.name));
+    accounts.dedup_by(|later, earlier| later.name == earlier.name);
+    accounts
+}

@@ -1,0 +1,381 @@
+//! What the settings file says once it has been read: checked, typed, with every default filled in.
+//! Must never hold a text that somebody would still have to parse, nor read anything itself.
+
+use mail::{Domain, NextHop};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The whole of it. `handed` carries it to each process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Our name in the banner, in EHLO and in Received.
+    pub hostname: Domain,
+    /// Everything that lives: spool, mail for `./try`, sockets.
+    pub state: PathBuf,
+    /// Where mail comes in; at least one.
+    pub listen: Vec<Listen>,
+    /// Who may send to anywhere.
+    pub relay: Relay,
+    /// The mail that stays here.
+    pub local: Local,
+    /// In the order of the file; the first match wins, none is an MX lookup.
+    pub routes: Vec<Route>,
+    /// How destinations are treated.
+    pub destinations: Destinations,
+    /// When mail is tried again.
+    pub retry: Retry,
+    /// What one client and all of them together may take.
+    pub limits: Limits,
+    /// How many processes, as whom.
+    pub processes: Processes,
+    /// The log that keeps the mail.
+    pub spool: Spool,
+    /// Whom we ask for names.
+    pub dns: Dns,
+    /// In what order the queue is worked.
+    pub queue: Queue,
+    /// What is written about it.
+    pub log: Log,
+}
+
+/// One `[[listen]]`, with the limits of `[limits]` where it has none of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Listen {
+    /// Where.
+    pub address: ListenAddress,
+    /// Spoken there.
+    pub protocol: Protocol,
+    /// Our name there.
+    pub hostname: Domain,
+    /// Connections at once.
+    pub connections: u32,
+    /// Connections at once from one address that is not in `relay.from`.
+    pub connections_per_client: u32,
+    /// Bytes of a message.
+    pub message_bytes_max: u64,
+    /// Recipients of a transaction.
+    pub recipients_max: u32,
+}
+
+/// An address to listen at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ListenAddress {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    /// RFC 5321.
+    Smtp,
+    /// RFC 2033.
+    Lmtp,
+}
+
+/// `[relay]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relay {
+    /// Networks of the clients that may send to anywhere.
+    pub from: Vec<ipnet::IpNet>,
+}
+
+/// `[local]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Local {
+    /// Their mail is delivered here, before any route is asked.
+    pub domains: Vec<Domain>,
+    /// How.
+    pub deliver: Deliver,
+    /// Which local parts exist.
+    pub users: Users,
+}
+
+/// `deliver`: the form of a mailbox and where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Deliver {
+    /// A Maildir at this path.
+    Maildir(Template),
+    /// A file in mbox format at this path.
+    Mbox(Template),
+    /// Another server takes it by LMTP; one of `NextHop::{Lmtp, LmtpUnix}`.
+    Lmtp(NextHop),
+    /// A program of this name with these arguments, each expanded on its own, without a shell.
+    Pipe(Vec<Template>),
+}
+
+/// A text with variables.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Template(pub Vec<Piece>);
+
+/// A part of a template.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Piece {
+    /// As it stands.
+    Text(Box<str>),
+    /// `{state}`
+    State,
+    /// `{user}`: the local part.
+    User,
+    /// `{domain}`
+    Domain,
+    /// `{home}`: of the system's account.
+    Home,
+}
+
+/// Which local parts exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Users {
+    /// Each that is safe as a file name; its box is created.
+    Any,
+    /// The accounts of the system.
+    System,
+}
+
+/// One `[[route]]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// The recipients' domains.
+    pub domain: Pattern,
+    /// Where their mail goes.
+    pub to: NextHop,
+}
+
+/// A set of domains.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Pattern {
+    /// `*`
+    Any,
+    /// `example.org`
+    Exact(Domain),
+    /// `*.example.org`: each below it, not the domain itself.
+    Below(Domain),
+}
+
+/// `[destination.default]` and `[destination."name"]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Destinations {
+    /// Where no other matches.
+    pub default: Destination,
+    /// The more special before the more general: names first, then `*.` by falling length.
+    pub named: Vec<(Pattern, Destination)>,
+}
+
+/// How one destination is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Destination {
+    /// Connections at once.
+    pub connections: u32,
+    /// Messages over one connection.
+    pub messages_per_connection: u32,
+    /// Recipients of one transaction.
+    pub recipients_per_message: u32,
+    /// Messages in a time; `None` is as fast as it goes.
+    pub rate: Option<Rate>,
+}
+
+/// So many in a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    /// How many; at least one.
+    pub count: u32,
+    /// In this time.
+    pub per: Duration,
+}
+
+/// `[retry]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Retry {
+    /// After the first failure.
+    pub first: Duration,
+    /// Each wait is so many times the one before.
+    pub factor: f64,
+    /// No wait is longer.
+    pub longest: Duration,
+    /// A message this old is bounced.
+    pub expire: Duration,
+    /// A sender hears of a delay after this; `None` is never.
+    pub delay_notice: Option<Duration>,
+}
+
+/// `[limits]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of a message.
+    pub message_bytes_max: u64,
+    /// Recipients of a transaction.
+    pub recipients_max: u32,
+    /// Connections at once, over all listeners.
+    pub connections: u32,
+    /// Connections at once from one address that is not in `relay.from`.
+    pub connections_per_client: u32,
+    /// Memory of all sessions together.
+    pub session_memory_bytes_max: u64,
+    /// Received headers before mail is held to be in a loop (RFC 5321 6.3).
+    pub hops_max: u32,
+    /// Silence while a command is awaited (RFC 5321 4.5.3.2.7).
+    pub command_timeout: Duration,
+    /// From the first byte of a command to its last.
+    pub command_time_max: Duration,
+    /// Silence inside a message (RFC 5321 4.5.3.2.5).
+    pub data_timeout: Duration,
+    /// From the first byte of a message to its last.
+    pub data_time_max: Duration,
+    /// A whole session.
+    pub session_time_max: Duration,
+    /// Commands that are wrong before the session is ended with 421.
+    pub junk_commands_max: u32,
+}
+
+/// `[processes]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processes {
+    /// Receive processes; 0 is by cores.
+    pub receive: u32,
+    /// Send processes; 0 is by cores.
+    pub send: u32,
+    /// First of the numeric ids used where there is no account `posthaste-ROLE`.
+    pub ids_first: u32,
+}
+
+/// `[spool]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spool {
+    /// Size of a segment.
+    pub segment_bytes: u64,
+    /// Commits in flight at once.
+    pub commits_in_flight: u32,
+    /// Bytes that one commit gathers at most.
+    pub batch_bytes_max: u64,
+    /// Kept free on the disk for outcomes and deletions.
+    pub reserve_bytes: u64,
+    /// Log written between two snapshots.
+    pub snapshot_bytes: u64,
+}
+
+/// `[dns]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dns {
+    /// Asked instead of those in resolv.conf, if there are any.
+    pub servers: Vec<SocketAddr>,
+    /// For one answer of one server.
+    pub timeout: Duration,
+}
+
+/// `[queue]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// What goes first.
+    pub order: Order,
+    /// Attempts at once, over all destinations.
+    pub attempts_in_flight_max: u32,
+}
+
+/// The orders of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Order {
+    Fair,
+    Priority,
+    Arrival,
+    Destination,
+    Modified,
+    Id,
+    Random,
+    None,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Log {
+    /// For people or for machines.
+    pub format: LogFormat,
+    /// How much.
+    pub level: LogLevel,
+}
+
+/// For whom the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LogFormat {
+    /// People.
+    Text,
+    /// Machines: one JSON object a line.
+    Json,
+}
+
+/// How much is logged; each holds those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum LogLevel {
+    /// Nothing at all.
+    None,
+    /// What somebody must look after.
+    Error,
+    /// What somebody should look at.
+    Warn,
+    /// The way of each message.
+    Info,
+    /// Each conversation.
+    Debug,
+}
+
+impl Pattern {
+    /// Whether `domain` is in the set.
+    pub fn matches(&self, domain: &Domain) -> bool {
+        match self {
+            Pattern::Any => true,
+            Pattern::Exact(one) => one == domain,
+            Pattern::Below(parent) => domain
+                .as_str()
+                .strip_suffix(parent.as_str())
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+        }
+    }
+}
+
+impl Destinations {
+    /// The treatment of mail for `domain` that goes to `host`: by the domain, then by the host.
+    pub fn of(&self, domain: &Domain, host: Option<&Domain>) -> &Destination {
+        let find = |name: &Domain| self.named.iter().find(|(pattern, _)| pattern.matches(name));
+        find(domain).or_else(|| host.and_then(find)).map_or(&self.default, |(_, found)| found)
+    }
+}
+
+/// What a template is filled with; a variable without a value ends the expansion.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fill<'a> {
+    /// `{state}`
+    pub state: &'a str,
+    /// `{user}`
+    pub user: &'a str,
+    /// `{domain}`
+    pub domain: &'a str,
+    /// `{home}`, where the user is an account of the system.
+    pub home: Option<&'a str>,
+}
+
+impl Template {
+    /// The text with its variables filled in; `None` where `{home}` is asked for and not known.
+    /// Whether `{user}` is safe in a path is the caller's question.
+    pub fn expand(&self, fill: &Fill<'_>) -> Option<String> {
+        let mut text = String::new();
+        for piece in &self.0 {
+            text.push_str(match piece {
+                Piece::Text(text) => text,
+                Piece::State => fill.state,
+                Piece::User => fill.user,
+                Piece::Domain => fill.domain,
+                Piece::Home => fill.home?,
+            });
+        }
+        Some(text)
+    }
+
+    /// Whether this variable occurs.
+    pub fn has(&self, variable: &Piece) -> bool {
+        self.0.contains(variable)
+    }
+}
