@@ -1,2 +1,72 @@
-//! posthaste.
-fn main() {}
+//! `cargo xtask ci | tidy | knobs`: what keeps the house in order.
+//!
+//! Must never be needed to build or to run Posthaste.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod ci;
+mod knobs;
+mod tidy;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// Keeps the house in order.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Format, lints, licences, tidy, all tests; ends with `N passed, N failed`
+    Ci {
+        /// Leave out cargo-deny, where it cannot be installed
+        #[arg(long)]
+        without_deny: bool,
+    },
+    /// Prove the arrows between the crates and the rules of STYLE.md
+    Tidy,
+    /// Write docs/knobs.md anew from the settings in the code
+    Knobs,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    let root = root()?;
+    match task {
+        Task::Ci { without_deny } => ci::run(&root, without_deny),
+        Task::Tidy => tidy::run(&root),
+        Task::Knobs => knobs::write(&root),
+    }
+}
+
+/// The top of the workspace: the directory above this crate's.
+fn root() -> Result<PathBuf> {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    Ok(here.parent().context("xtask lies below the workspace")?.to_path_buf())
+}
+
+/// What the posthaste of this working tree prints when it is called so.
+fn posthaste(arguments: &[&str]) -> Result<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--package", "daemon", "--bin", "posthaste", "--"])
+        .args(arguments)
+        .output()?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "posthaste {arguments:?}: {complaint}");
+    Ok(String::from_utf8(output.stdout)?)
+}

@@ -3,7 +3,7 @@
 //!
 //! Must never reach into the daemon but by its sockets, its files and its command line.
 
-#![allow(dead_code, clippy::unwrap_used, missing_docs)]
+#![allow(dead_code, unused_imports, clippy::unwrap_used, missing_docs)]
 
 pub mod client;
 pub mod daemon;

@@ -1,0 +1,128 @@
+//! The arrows between the crates, read from the manifests.
+//!
+//! Must never be widened without a decision page: they are the architecture.
+
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Each crate and the workspace crates it may depend on, in code and in tests.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("mail", &[]),
+    ("world", &["mail"]),
+    ("link", &["mail"]),
+    ("smtp", &["mail"]),
+    ("policy", &["mail"]),
+    ("scheduler", &["mail"]),
+    ("spool", &["mail", "world"]),
+    ("delivery", &["mail", "smtp"]),
+    ("queue", &["mail", "link", "policy", "scheduler", "spool", "world"]),
+    ("daemon", DRIVER),
+    ("sim", DRIVER),
+    ("fuzz", DRIVER),
+    ("lab", &[]),
+    ("xtask", &[]),
+];
+
+/// The two drivers wire all machines together; the fuzz targets reach all parsers.
+const DRIVER: &[&str] =
+    &["mail", "world", "link", "smtp", "policy", "scheduler", "spool", "delivery", "queue"];
+
+/// What a crate must never depend on, directly: the system, or time and chance by the back door.
+const SANS_IO: &[&str] = &["mail", "link", "smtp", "policy", "scheduler", "delivery", "queue"];
+const IO_CRATES: &[&str] = &[
+    "tokio",
+    "mio",
+    "rustix",
+    "libc",
+    "nix",
+    "socket2",
+    "hickory-resolver",
+    "getrandom",
+    "chrono",
+];
+
+/// Complaints about the manifests.
+pub fn check(root: &Path) -> Result<Vec<String>> {
+    let workspace = manifest(&root.join("Cargo.toml"))?;
+    let members = workspace["workspace"]["members"].as_array().context("workspace.members")?;
+    let mut crates = BTreeMap::new();
+    for member in members.iter().filter_map(|member| member.as_str()) {
+        let manifest = manifest(&root.join(member).join("Cargo.toml"))?;
+        let name = manifest["package"]["name"].as_str().context("package.name")?.to_string();
+        crates.insert(name, manifest);
+    }
+    let names: Vec<&str> = crates.keys().map(String::as_str).collect();
+    Ok(crates.iter().flat_map(|(name, manifest)| complaints(name, manifest, &names)).collect())
+}
+
+fn manifest(path: &Path) -> Result<toml::Table> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    text.parse().with_context(|| path.display().to_string())
+}
+
+fn complaints(name: &str, manifest: &toml::Table, crates: &[&str]) -> Vec<String> {
+    let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
+        return vec![format!("crate {name}: has no row in xtask/src/tidy/arrows.rs")];
+    };
+    let mut complaints = Vec::new();
+    for dependency in dependencies(manifest, &["dependencies", "build-dependencies"]) {
+        if SANS_IO.contains(&name) && IO_CRATES.contains(&dependency) {
+            complaints
+                .push(format!("crate {name}: must not reach the system through {dependency}"));
+        }
+    }
+    let all = ["dependencies", "build-dependencies", "dev-dependencies"];
+    for dependency in dependencies(manifest, &all) {
+        if crates.contains(&dependency) && !allowed.contains(&dependency) {
+            complaints.push(format!("crate {name}: must not depend on {dependency}"));
+        }
+    }
+    complaints
+}
+
+fn dependencies<'a>(manifest: &'a toml::Table, tables: &[&str]) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for kind in tables {
+        if let Some(table) = manifest.get(*kind).and_then(|found| found.as_table()) {
+            names.extend(table.keys().map(String::as_str));
+        }
+        // [target.'cfg(…)'.dependencies]
+        let targets = manifest.get("target").and_then(|found| found.as_table());
+        for target in targets.into_iter().flat_map(|targets| targets.values()) {
+            if let Some(table) = target.as_table().and_then(|found| found.get(*kind)?.as_table()) {
+                names.extend(table.keys().map(String::as_str));
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, manifest: &str) -> Vec<String> {
+        let crates = ["mail", "smtp", "spool", "world", "daemon", "lab"];
+        complaints(name, &manifest.parse().unwrap(), &crates)
+    }
+
+    #[test]
+    fn a_forbidden_arrow_is_named_wherever_in_the_manifest_it_stands() {
+        assert!(check("smtp", "[dependencies]\nmail.workspace = true\nbytes = \"1\"").is_empty());
+        let forbidden = [
+            "[dependencies]\nspool.workspace = true",
+            "[dev-dependencies]\nspool = { path = \"../spool\" }",
+            "[target.'cfg(unix)'.dependencies]\nspool.workspace = true",
+        ];
+        for manifest in forbidden {
+            assert_eq!(check("smtp", manifest), ["crate smtp: must not depend on spool"]);
+        }
+        assert_eq!(check("lab", "[dependencies]\nmail.workspace = true").len(), 1);
+        assert_eq!(check("smtp", "[dependencies]\ntokio = \"1\"").len(), 1);
+        assert!(
+            check("daemon", "[dependencies]\ntokio = \"1\"\nspool.workspace = true").is_empty()
+        );
+        assert_eq!(check("new", "").len(), 1);
+    }
+}

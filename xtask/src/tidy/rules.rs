@@ -1,0 +1,205 @@
+//! The rules for source files (STYLE.md), one function each.
+//!
+//! Must never judge taste: each rule can be decided by reading.
+
+use super::source::Source;
+
+/// Functions of more lines must be tables and say so.
+const FUNCTION_LINES_MAX: usize = 70;
+/// Longer files get a warning.
+const FILE_LINES_WARN: usize = 600;
+/// Above a function that is a table: `// tidy: table, because …`.
+const TABLE_MARK: &str = "// tidy: table, because ";
+/// Names under which anything can be put, and so everything is.
+const BANNED_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc", "manager"];
+
+/// What code below `daemon` must not reach but through an argument.
+const SANS_IO: &[(&str, &str)] = &[
+    ("SystemTime::now", "a clock"),
+    ("Instant::now", "a clock"),
+    ("std::fs", "files"),
+    ("std::env", "the environment"),
+    ("std::process", "processes"),
+    ("std::thread", "threads"),
+    ("std::os", "the system"),
+    ("TcpStream", "sockets"),
+    ("TcpListener", "sockets"),
+    ("UdpSocket", "sockets"),
+    ("UnixStream", "sockets"),
+    ("ToSocketAddrs", "DNS"),
+    ("thread_rng", "chance"),
+    ("rand::rng", "chance"),
+    ("rand::random", "chance"),
+    ("RandomState::new", "chance"),
+    ("println!", "the standard output"),
+    ("eprintln!", "the standard error"),
+];
+
+/// Where that holds. `world/src/real` is where the system is reached for all others.
+const SANS_IO_CRATES: &[&str] =
+    &["mail", "world", "link", "smtp", "policy", "scheduler", "spool", "delivery", "queue"];
+
+/// Unfinished or unproven code.
+const BANNED_CODE: &[&str] = &[".unwrap()", "todo!", "unimplemented!", "dbg!"];
+
+/// Complaints about one file.
+pub fn check(source: &Source) -> Vec<String> {
+    [head(source), names(source), lengths(source), banned(source), sans_io(source)].concat()
+}
+
+/// Warnings about one file.
+pub fn warn(source: &Source) -> Vec<String> {
+    let lines = source.text.lines().count();
+    let long = lines > FILE_LINES_WARN;
+    long.then(|| format!("{}: {lines} lines; is it one noun?", source.path)).into_iter().collect()
+}
+
+/// Each file opens with its job and what it must never do.
+fn head(source: &Source) -> Vec<String> {
+    let head: String = source
+        .text
+        .lines()
+        .take_while(|line| line.starts_with("//!"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    if head.is_empty() {
+        return vec![format!("{}:1: opens without `//!`: its job in one sentence", source.path)];
+    }
+    if !head.to_lowercase().contains("never") {
+        return vec![format!("{}:1: its head does not say what it must never do", source.path)];
+    }
+    Vec::new()
+}
+
+fn names(source: &Source) -> Vec<String> {
+    let banned = |part: &&str| BANNED_NAMES.contains(&part.trim_end_matches(".rs"));
+    let found = source.path.split('/').find(banned);
+    found
+        .map(|name| format!("{}: {name} is no name for one thing", source.path))
+        .into_iter()
+        .collect()
+}
+
+fn lengths(source: &Source) -> Vec<String> {
+    let lines: Vec<&str> = source.text.lines().collect();
+    let long =
+        source.functions().into_iter().filter(|function| function.lines > FUNCTION_LINES_MAX);
+    let story = long.filter(|function| !is_table(&lines, function.line));
+    story
+        .map(|function| {
+            format!(
+                "{}:{}: fn {} has {} lines; a table says `{TABLE_MARK}…`",
+                source.path, function.line, function.name, function.lines
+            )
+        })
+        .collect()
+}
+
+/// The mark stands among the comments and attributes right above the function.
+fn is_table(lines: &[&str], line: usize) -> bool {
+    let above = lines[..line - 1].iter().rev().map(|line| line.trim());
+    above
+        .take_while(|line| line.starts_with("//") || line.starts_with("#["))
+        .any(|line| line.starts_with(TABLE_MARK))
+}
+
+fn banned(source: &Source) -> Vec<String> {
+    let mut found = Vec::new();
+    for word in BANNED_CODE {
+        for at in source.places(word) {
+            found.push(format!("{}:{}: {word} outside of tests", source.path, source.line(at)));
+        }
+    }
+    found
+}
+
+fn sans_io(source: &Source) -> Vec<String> {
+    let below =
+        SANS_IO_CRATES.iter().any(|name| source.path.starts_with(&format!("mta/{name}/src/")));
+    if !below || source.path.starts_with("mta/world/src/real") {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (word, what) in SANS_IO {
+        for at in source.places(word) {
+            let line = source.line(at);
+            found.push(format!("{}:{line}: {word} reaches {what}", source.path));
+        }
+    }
+    found
+}
+
+/// `Durable` is made in two places only.
+pub fn promises(sources: &[Source]) -> Vec<String> {
+    const MAKER: &str = "Durable::proven";
+    let mut complaints = Vec::new();
+    let mut in_link = 0;
+    for source in sources.iter().filter(|source| !source.path.starts_with("xtask/")) {
+        for at in source.places(MAKER) {
+            let line = source.line(at);
+            match source.path.as_str() {
+                "mta/spool/src/commit.rs" => {}
+                path if path.starts_with("mta/link/src/") => in_link += 1,
+                path => complaints.push(format!(
+                    "{path}:{line}: makes a Durable; only the spool's commit and link's decoder may"
+                )),
+            }
+        }
+    }
+    if in_link != 1 {
+        complaints.push(format!("mta/link/src: makes a Durable in {in_link} places; one is right"));
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_text(path: &str, text: &str) -> Vec<String> {
+        check(&Source::new(path, &format!("//! Job. Must never.\n{text}")))
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_named_with_its_line_and_what_does_not_is_left_alone() {
+        let long = format!("fn a() {{\n{}}}\n", "    b();\n".repeat(80));
+        let table = format!("// tidy: table, because verbs\n#[inline]\n{long}");
+        let table_of: &[(&str, &str, usize)] = &[
+            ("mta/mail/src/a.rs", "fn a() { b.unwrap() }", 1),
+            ("mta/mail/src/a.rs", "// b.unwrap()\nfn a() { b.unwrap_or(\".unwrap()\") }", 0),
+            ("mta/mail/src/a.rs", "#[cfg(test)]\nmod tests { fn a() { b.unwrap() } }", 0),
+            ("mta/smtp/tests/a.rs", "fn a() { b.unwrap() }", 0),
+            ("mta/smtp/src/a.rs", "use std::fs;", 1),
+            ("mta/smtp/src/a.rs", "use std::net::IpAddr; struct Instant; fn now() {}", 0),
+            ("mta/smtp/src/a.rs", "let now = std::time::Instant::now();", 1),
+            ("mta/world/src/real/disk.rs", "use std::fs;", 0),
+            ("mta/daemon/src/io.rs", "use std::fs;", 0),
+            ("mta/mail/src/util.rs", "", 1),
+            ("mta/mail/src/a.rs", &long, 1),
+            ("mta/mail/src/a.rs", &table, 0),
+            ("mta/mail/src/a.rs", "fn a() { todo!() }", 1),
+        ];
+        for (path, text, count) in table_of {
+            let found = check_text(path, text);
+            assert_eq!(found.len(), *count, "{path} {text:.80}: {found:?}");
+        }
+        assert!(check_text("mta/smtp/src/a.rs", "\nuse std::fs;")[0].contains(":3:"));
+    }
+
+    #[test]
+    fn a_head_that_does_not_say_never_is_a_fault() {
+        for head in ["", "//! Its job.\n", "use a;\n//! Must never.\n"] {
+            assert_eq!(check(&Source::new("mta/mail/src/a.rs", head)).len(), 1, "{head}");
+        }
+    }
+
+    #[test]
+    fn a_durable_made_anywhere_else_or_twice_in_link_is_found() {
+        let source = |path: &str| Source::new(path, "fn a() { Durable::proven(b, c) }");
+        let right = ["mta/spool/src/commit.rs", "mta/link/src/receiver.rs"];
+        assert_eq!(promises(&right.map(source)), Vec::<String>::new());
+        let wrong = [right[0], right[1], "mta/daemon/src/process/receive.rs"];
+        assert_eq!(promises(&wrong.map(source)).len(), 1);
+        assert_eq!(promises(&[right[0], right[1], right[1]].map(source)).len(), 1);
+    }
+}
