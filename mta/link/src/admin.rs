@@ -1,0 +1,592 @@
+//! What an operator's command line asks the queue process, and what it answers.
+//!
+//! Must never trust a length before its bound, and never carry a byte of a message's body.
+//!
+//! One frame a request, one frame an answer, in turn, over a Unix socket whose permissions decide
+//! who may ask. The version stands first, so that another build is told apart from garbage:
+//!
+//! ```text
+//! +----------------+--------------+-----------------------------+
+//! | length, u32 LE | version      | Request or Answer, postcard |
+//! +----------------+--------------+-----------------------------+
+//! ```
+//!
+//! No answer is unbounded: lists come in pages, and an action over many messages is a series of
+//! calls, each of which says where to go on.
+
+use crate::{LinkError, frame};
+use bytes::{Bytes, BytesMut};
+use mail::{Envelope, MessageId, NextHop, Report, Wall};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// Counts up with each change of these types.
+pub const ADMIN_VERSION: u16 = 1;
+/// Longest request in bytes: `IDS_MAX` queue ids and some text.
+pub const REQUEST_BYTES_MAX: usize = 256 << 10;
+/// Longest answer in bytes: a page of long rows, or the envelope of 50,000 recipients.
+pub const ANSWER_BYTES_MAX: usize = frame::FRAME_BYTES_MAX;
+/// Queue ids in one filter.
+pub const IDS_MAX: usize = 10_000;
+/// Rows in one page.
+pub const ROWS_MAX: u32 = 1_000;
+/// Recipients in one page of an explanation.
+pub const EXPLAINED_MAX: u32 = 1_000;
+/// Bytes of a message's headers in `Shown`.
+pub const HEADERS_BYTES_MAX: usize = 64 << 10;
+
+/// What the command line asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// The queue in a few numbers; answered by `Summary`.
+    Summary,
+    /// Messages after `after`, in the order of their ids; answered by `Page`.
+    List {
+        /// Which.
+        filter: Filter,
+        /// Where the page before this one ended.
+        after: Option<MessageId>,
+        /// At most so many; more than `ROWS_MAX` counts as that.
+        rows_max: u32,
+    },
+    /// One message's envelope and headers; answered by `Shown`.
+    Show(MessageId),
+    /// Why a message is where it is; answered by `Explanation`.
+    Explain {
+        /// Which.
+        message: MessageId,
+        /// The first recipient of the page, by index.
+        recipient_first: u32,
+    },
+    /// Do something with the messages that pass a filter; answered by `Acted`.
+    Act {
+        /// What.
+        action: Action,
+        /// With which.
+        filter: Filter,
+        /// Where the call before this one ended.
+        after: Option<MessageId>,
+        /// Only count.
+        dry_run: bool,
+    },
+    /// Read and sort the whole queue and start it in this order; answered by `Ran`.
+    Run {
+        /// The name of an order of the scheduler.
+        order: String,
+    },
+    /// The processes and their counters; answered by `Status`.
+    Status,
+}
+
+/// What can be done with messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// Not to be tried until released.
+    Hold,
+    /// Let go again.
+    Release,
+    /// Try deferred mail now; a hold stays.
+    Retry,
+    /// Remove without notice to anybody.
+    Delete,
+    /// -100 (last) to 100 (first).
+    Priority(i8),
+}
+
+/// Which messages; an empty filter is all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filter {
+    /// These; empty: not restricted. At most `IDS_MAX`.
+    pub ids: Vec<MessageId>,
+    /// A recipient's domain or a next hop as it is shown, or a pattern of these.
+    pub destination: Option<String>,
+    /// MAIL FROM or a pattern of it; empty: the null sender.
+    pub sender: Option<String>,
+    /// A recipient that is not done, or a pattern of it.
+    pub recipient: Option<String>,
+    /// At least so old.
+    pub older_seconds: Option<u64>,
+    /// In this state.
+    pub state: Option<State>,
+}
+
+impl Filter {
+    /// Passes every message.
+    pub fn is_all(&self) -> bool {
+        *self == Filter::default()
+    }
+}
+
+/// A message as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum State {
+    /// In flight or ready for it.
+    Active,
+    /// All recipients wait for the schedule.
+    Deferred,
+    /// Held.
+    Held,
+}
+
+/// What the queue process answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// To `Summary`.
+    Summary(Summary),
+    /// To `List`.
+    Page(Page),
+    /// To `Show`.
+    Shown(Box<Shown>),
+    /// To `Explain`.
+    Explanation(Box<Explanation>),
+    /// To `Act`.
+    Acted(Acted),
+    /// To `Run`.
+    Ran(Ran),
+    /// To `Status`.
+    Status(Status),
+    /// To anything about a message that is not in the queue.
+    Unknown(MessageId),
+    /// It could not be done, and why, for people.
+    Refused(String),
+}
+
+/// The whole queue in a few numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Messages in the queue.
+    pub messages: u64,
+    /// Recipients that are not done.
+    pub recipients: u64,
+    /// Messages that are in flight or ready for it, at least for one recipient.
+    pub active: u64,
+    /// Messages of which all recipients wait for the schedule.
+    pub deferred: u64,
+    /// Messages that are held.
+    pub held: u64,
+    /// Age of the oldest message.
+    pub oldest_seconds: u64,
+    /// Attempts in flight.
+    pub attempts_in_flight: u32,
+    /// Destinations that are only probed.
+    pub destinations_backing_off: u32,
+    /// The fullest destinations.
+    pub destinations: Vec<Destination>,
+}
+
+/// One destination in a few numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Destination {
+    /// Which.
+    pub hop: NextHop,
+    /// Transactions that wait or are in flight.
+    pub waiting: u32,
+    /// Of these, ready.
+    pub ready: u32,
+    /// Of these, in flight.
+    pub in_flight: u32,
+    /// Attempts it is given at once now.
+    pub allowed: u32,
+    /// How often in a row it could not be reached.
+    pub failures: u16,
+}
+
+/// Some of the messages that pass a filter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Page {
+    /// In the order of their ids.
+    pub rows: Vec<Row>,
+    /// Where to go on; `None`: that was the end. A page can be empty and still have a next one.
+    pub next: Option<MessageId>,
+}
+
+/// One message of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its queue id.
+    pub message: MessageId,
+    /// MAIL FROM, empty for the null sender.
+    pub sender: String,
+    /// When it came.
+    pub arrived: Wall,
+    /// Its size.
+    pub bytes: u64,
+    /// -100 to 100.
+    pub priority: i8,
+    /// As a whole.
+    pub state: State,
+    /// How many recipients are not done.
+    pub recipients: u32,
+    /// The first of them.
+    pub waiting: Vec<RowRecipient>,
+}
+
+/// One recipient of a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RowRecipient {
+    /// Index in the envelope.
+    pub recipient: u32,
+    /// RCPT TO.
+    pub address: String,
+    /// Where its mail goes.
+    pub hop: NextHop,
+    /// The last reply.
+    pub last: Option<Report>,
+    /// When the schedule has it tried.
+    pub due: Option<Wall>,
+}
+
+/// A message's envelope and headers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Which.
+    pub message: MessageId,
+    /// Its size.
+    pub bytes: u64,
+    /// All of it.
+    pub envelope: Envelope,
+    /// The headers we added and those it came with, at most `HEADERS_BYTES_MAX`.
+    pub headers: Vec<u8>,
+}
+
+/// Everything about one queued message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Its queue id.
+    pub message: MessageId,
+    /// MAIL FROM, empty for the null sender.
+    pub sender: String,
+    /// When it came.
+    pub arrived: Wall,
+    /// Its size.
+    pub bytes: u64,
+    /// -100 to 100.
+    pub priority: i8,
+    /// Who holds it.
+    pub held: Option<HeldBy>,
+    /// When it will be given up; `None` while it is held.
+    pub expires: Option<Wall>,
+    /// When it passed each station so far, as the verbs of the log name them.
+    pub stations: Vec<Station>,
+    /// A page of those that are not done, at most `EXPLAINED_MAX`.
+    pub recipients: Vec<Waiting>,
+    /// Where the next page begins.
+    pub recipient_next: Option<u32>,
+}
+
+/// When a message passed a station.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Station {
+    /// `receive`, `commit`, `attempt`...
+    pub verb: String,
+    /// When it was reached.
+    pub at: Wall,
+}
+
+/// One recipient and what it waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Index in the envelope.
+    pub recipient: u32,
+    /// RCPT TO.
+    pub address: String,
+    /// Where its mail goes.
+    pub hop: NextHop,
+    /// What it waits for.
+    pub gate: Gate,
+    /// Since when it waits at this gate.
+    pub since: Wall,
+    /// Attempts so far.
+    pub attempts: u16,
+    /// The last reply in full.
+    pub last: Option<Report>,
+    /// When it will be tried, as far as that is known.
+    pub next_try: Option<Wall>,
+}
+
+/// Who holds a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeldBy {
+    /// The policy put it aside when it arrived.
+    Policy,
+    /// A person, by `queue hold`.
+    Operator,
+    /// Its attempts were lost too often in a row: it probably kills the process that carries it.
+    Losses,
+    /// A route `hold`.
+    Route,
+}
+
+/// What a recipient waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Gate {
+    /// Someone holds it.
+    Held(HeldBy),
+    /// An attempt is being made.
+    InFlight,
+    /// The schedule.
+    RetryAt(Wall),
+    /// The destination could not be reached so often that it is only probed now and then.
+    DestinationBackoff {
+        /// When the next probe is.
+        until: Wall,
+        /// How often in a row it could not be reached.
+        failures: u16,
+        /// Why it could not be reached.
+        last: Option<Report>,
+    },
+    /// As many attempts are in flight there as the destination is given.
+    DestinationConcurrency {
+        /// In flight now.
+        in_flight: u32,
+        /// Given now.
+        allowed: u32,
+        /// The setting.
+        connections: u32,
+    },
+    /// The destination's rate.
+    RateLimit(Wall),
+    /// As many attempts are in flight in all as the settings allow.
+    ProcessLimit {
+        /// The setting.
+        attempts_in_flight_max: u32,
+    },
+    /// A message that was lost before is tried only when no other such is.
+    Suspect,
+    /// Its turn among messages, senders and destinations.
+    FairShare {
+        /// Ready messages of the same destination, this one included.
+        ready: u32,
+    },
+    /// A route `error` or `discard`, about to be carried out.
+    Route,
+}
+
+/// What an action did, or in a dry run would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acted {
+    /// Messages in this call.
+    pub messages: u64,
+    /// Their recipients that were not done.
+    pub recipients: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Where to go on; `None`: that was the end.
+    pub next: Option<MessageId>,
+}
+
+/// A run over the whole queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// Messages in the queue.
+    pub messages: u64,
+    /// Time to read the index, in microseconds.
+    pub read_micros: u64,
+    /// Time to sort it, in microseconds.
+    pub sort_micros: u64,
+}
+
+/// The processes and their counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Of the program.
+    pub version: String,
+    /// One line each.
+    pub processes: Vec<Process>,
+}
+
+/// One process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// `master`, `queue`, `receive`...
+    pub role: String,
+    /// Its number among those of its role.
+    pub number: u32,
+    /// Its process id.
+    pub pid: u32,
+    /// How long it has been up.
+    pub uptime_seconds: u64,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// Name and value, such as `accepted` and 17.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// Makes the frame of a request or an answer.
+pub fn encode<T: Serialize>(item: &T) -> Result<Bytes, LinkError> {
+    let body = postcard::to_stdvec(item).map_err(|_| LinkError::Garbage)?;
+    if body.len() + VERSION_BYTES_MAX > ANSWER_BYTES_MAX {
+        return Err(LinkError::FrameTooLong);
+    }
+    Ok(frame::encode(&ADMIN_VERSION, &body))
+}
+
+/// Takes the next request; `None` until it is whole.
+pub fn decode_request(input: &mut BytesMut) -> Result<Option<Request>, LinkError> {
+    let request = decode(input, REQUEST_BYTES_MAX)?;
+    match &request {
+        Some(Request::List { filter, .. } | Request::Act { filter, .. })
+            if filter.ids.len() > IDS_MAX =>
+        {
+            Err(LinkError::NotAccepted)
+        }
+        _ => Ok(request),
+    }
+}
+
+/// Takes the next answer; `None` until it is whole.
+pub fn decode_answer(input: &mut BytesMut) -> Result<Option<Answer>, LinkError> {
+    decode(input, ANSWER_BYTES_MAX)
+}
+
+fn decode<T: DeserializeOwned>(
+    input: &mut BytesMut,
+    bytes_max: usize,
+) -> Result<Option<T>, LinkError> {
+    let length = input.first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize);
+    if length > bytes_max {
+        return Err(LinkError::FrameTooLong);
+    }
+    let Some((version, body)) = frame::decode::<u16>(input)? else { return Ok(None) };
+    if version != ADMIN_VERSION {
+        return Err(LinkError::WrongBuild);
+    }
+    match postcard::take_from_bytes(&body) {
+        Ok((item, [])) => Ok(Some(item)),
+        _ => Err(LinkError::Garbage),
+    }
+}
+
+/// A `u16` in postcard.
+const VERSION_BYTES_MAX: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{Enhanced, Reply, Stage};
+    use proptest::prelude::*;
+
+    fn any_filter() -> impl Strategy<Value = Filter> {
+        let text = || proptest::option::of(any::<String>());
+        let ids = proptest::collection::vec(any::<u64>().prop_map(MessageId), 0..20);
+        (ids, text(), text(), text(), any::<Option<u64>>()).prop_map(
+            |(ids, destination, sender, recipient, older_seconds)| Filter {
+                ids,
+                destination,
+                sender,
+                recipient,
+                older_seconds,
+                state: Some(State::Held),
+            },
+        )
+    }
+
+    fn any_request() -> impl Strategy<Value = Request> {
+        let after = || any::<Option<u64>>().prop_map(|id| id.map(MessageId));
+        prop_oneof![
+            Just(Request::Summary),
+            Just(Request::Status),
+            any::<u64>().prop_map(|id| Request::Show(MessageId(id))),
+            any::<String>().prop_map(|order| Request::Run { order }),
+            (any_filter(), after(), any::<u32>())
+                .prop_map(|(filter, after, rows_max)| Request::List { filter, after, rows_max }),
+            (any_filter(), after(), any::<bool>(), any::<i8>()).prop_map(
+                |(filter, after, dry_run, priority)| Request::Act {
+                    action: Action::Priority(priority),
+                    filter,
+                    after,
+                    dry_run,
+                }
+            ),
+        ]
+    }
+
+    fn explanation(address: String, text: String) -> Answer {
+        let report = Report {
+            stage: Stage::Rcpt,
+            reply: Reply::new(450, Enhanced(4, 2, 1), text),
+            peer: "mx.dest.example[192.0.2.1]:25".into(),
+            from_peer: true,
+        };
+        Answer::Explanation(Box::new(Explanation {
+            message: MessageId(7),
+            sender: String::new(),
+            arrived: Wall::from_micros(1),
+            bytes: 4096,
+            priority: 0,
+            held: None,
+            expires: Some(Wall::from_micros(-1)),
+            stations: vec![Station { verb: "commit".into(), at: Wall::from_micros(2) }],
+            recipients: vec![Waiting {
+                recipient: 0,
+                address,
+                hop: NextHop::Local,
+                gate: Gate::DestinationBackoff {
+                    until: Wall::from_micros(3),
+                    failures: 2,
+                    last: Some(report.clone()),
+                },
+                since: Wall::from_micros(2),
+                attempts: 3,
+                last: Some(report),
+                next_try: None,
+            }],
+            recipient_next: None,
+        }))
+    }
+
+    proptest! {
+        #[test]
+        fn requests_and_answers_come_back_as_they_went_however_the_stream_is_cut(
+            requests in proptest::collection::vec(any_request(), 1..5),
+            text in any::<String>(),
+            cut in 1usize..40,
+        ) {
+            let stream: Vec<u8> =
+                requests.iter().flat_map(|request| encode(request).unwrap().to_vec()).collect();
+            let (mut input, mut seen) = (BytesMut::new(), Vec::new());
+            for piece in stream.chunks(cut) {
+                input.extend_from_slice(piece);
+                while let Some(request) = decode_request(&mut input).unwrap() {
+                    seen.push(request);
+                }
+            }
+            prop_assert_eq!(seen, requests);
+            let answer = explanation(text.clone(), text);
+            let mut input = BytesMut::from(&encode(&answer).unwrap()[..]);
+            prop_assert_eq!(decode_answer(&mut input).unwrap(), Some(answer));
+        }
+
+        #[test]
+        fn garbage_is_an_error_or_waits_for_more_but_never_panics(
+            junk in proptest::collection::vec(any::<u8>(), 0..300),
+            framed in any::<bool>(),
+        ) {
+            let bytes = if framed { frame::encode(&ADMIN_VERSION, &junk).to_vec() } else { junk };
+            let mut input = BytesMut::from(&bytes[..]);
+            while let Ok(Some(_)) = decode_request(&mut input) {}
+            prop_assert!(input.capacity() <= REQUEST_BYTES_MAX + 8);
+            let mut input = BytesMut::from(&bytes[..]);
+            while let Ok(Some(_)) = decode_answer(&mut input) {}
+        }
+    }
+
+    #[test]
+    fn another_version_is_told_apart_from_garbage() {
+        let mut input = BytesMut::from(&frame::encode(&(ADMIN_VERSION + 1), b"\xff\xff")[..]);
+        assert_eq!(decode_request(&mut input), Err(LinkError::WrongBuild));
+        let mut input = BytesMut::from(&frame::encode(&ADMIN_VERSION, b"\xff\xff")[..]);
+        assert_eq!(decode_request(&mut input), Err(LinkError::Garbage));
+    }
+
+    #[test]
+    fn a_request_over_its_bound_is_refused_before_it_has_arrived() {
+        let length = REQUEST_BYTES_MAX as u32 + 1;
+        let mut input = BytesMut::from(&length.to_le_bytes()[..]);
+        assert_eq!(decode_request(&mut input), Err(LinkError::FrameTooLong));
+        assert_eq!(decode_answer(&mut input), Ok(None));
+        let filter = Filter { ids: vec![MessageId(0); IDS_MAX + 1], ..Filter::default() };
+        let request = Request::List { filter, after: None, rows_max: 1 };
+        let mut input = BytesMut::from(&encode(&request).unwrap()[..]);
+        assert_eq!(decode_request(&mut input), Err(LinkError::NotAccepted));
+    }
+}
