@@ -24,6 +24,15 @@ enum Fate {
     Skip { reply: Reply, mistake: bool },
 }
 
+impl Chunk {
+    pub(super) fn memory_bytes(&self) -> usize {
+        match &self.fate {
+            Fate::Keep { body, .. } => body.memory_bytes(),
+            Fate::Skip { .. } => 0,
+        }
+    }
+}
+
 impl Session {
     pub(super) fn bdat(&mut self, size: u64, last: bool) {
         let Some(transaction) = &mut self.transaction else {

@@ -70,6 +70,11 @@ impl Body {
         }
     }
 
+    /// Room that its chunk takes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.chunk.capacity()
+    }
+
     /// It will not be accepted; its end is waited for all the same.
     pub(super) fn is_refused(&self, settings: &Settings) -> bool {
         self.framing.flaw().is_some()

@@ -11,6 +11,8 @@ const RECEIVED: &[u8] = b"received";
 #[derive(Debug)]
 pub(super) struct HeaderScan {
     place: Place,
+    /// Octets of the name at hand.
+    name_bytes: u32,
     /// Octets of the header section so far.
     pub(super) bytes: u64,
     /// Received fields so far.
@@ -33,9 +35,12 @@ enum Place {
 
 const OTHER: u8 = 9;
 
+/// What is longer is no field (RFC 5322 2.1.1): the body has begun without an empty line.
+const NAME_BYTES_MAX: u32 = 998;
+
 impl HeaderScan {
     pub(super) fn new() -> Self {
-        HeaderScan { place: Place::LineStart, bytes: 0, hops: 0 }
+        HeaderScan { place: Place::LineStart, name_bytes: 0, bytes: 0, hops: 0 }
     }
 
     /// Looks at the next piece.
@@ -74,9 +79,10 @@ impl HeaderScan {
         }
     }
 
-    fn name(&self, matched: u8, byte: u8) -> Place {
+    fn name(&mut self, matched: u8, byte: u8) -> Place {
+        self.name_bytes = if self.place == Place::LineStart { 1 } else { self.name_bytes + 1 };
         match byte {
-            b'!'..=b'~' => {
+            b'!'..=b'~' if self.name_bytes <= NAME_BYTES_MAX => {
                 let agrees = RECEIVED.get(usize::from(matched)) == Some(&byte.to_ascii_lowercase());
                 Place::Name(if agrees { matched + 1 } else { OTHER })
             }

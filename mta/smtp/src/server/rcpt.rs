@@ -99,6 +99,10 @@ impl Seen {
         }
     }
 
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.texts.capacity() + self.places.len() * PLACE_BYTES
+    }
+
     pub(super) fn clear(&mut self) {
         self.places.clear();
         self.texts.clear();
@@ -106,6 +110,9 @@ impl Seen {
         self.last = None;
     }
 }
+
+/// A place with its share of the tree.
+const PLACE_BYTES: usize = 32;
 
 /// Room that is kept from one transaction to the next.
 const TEXTS_BYTES_KEPT: usize = 4_096;

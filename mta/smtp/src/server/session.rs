@@ -251,6 +251,19 @@ impl Session {
         matches!(self.state, State::ExpectVerdict(_) | State::ExpectPromise)
     }
 
+    /// What it holds for its client, in bytes: for the sum over all sessions.
+    pub fn memory_bytes(&self) -> usize {
+        let body = match &self.state {
+            State::ExpectBody(body) => body.memory_bytes(),
+            State::ExpectChunk(chunk) => chunk.memory_bytes(),
+            _ => 0,
+        };
+        let kept = self.transaction.as_ref().and_then(|transaction| transaction.chunked.as_ref());
+        let kept = kept.map_or(0, Body::memory_bytes);
+        let own = size_of::<Session>() + self.line.capacity() + self.output.capacity();
+        own + body + kept + self.seen.memory_bytes()
+    }
+
     /// Nothing more will be read.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)

@@ -1,0 +1,109 @@
+//! Bounds on lines, headers, hops and memory.
+
+use super::*;
+
+#[test]
+fn p017_command_lines_are_bounded() {
+    let noop = |length: usize| [b"NOOP ", &vec![b'x'; length - 7][..], b"\r\n"].concat();
+    for length in [512, 513, 2_048] {
+        assert_eq!(check(&[EHLO, &noop(length)]).codes(), [250], "{length}");
+    }
+    for length in [2_049, 5_000, 100_000] {
+        let outcome = check(&[EHLO, &noop(length)]);
+        assert_eq!(outcome.last(), "500 5.5.2 Error: line too long", "{length}");
+        assert!(outcome.closed);
+    }
+    let mut driver = Driver::new(&settings());
+    driver.feed(b"");
+    for _ in 0..1_000 {
+        driver.feed(&[b'x'; 1_000]);
+        assert!(driver.session.memory_bytes() < 8 << 10 && driver.waiting.is_empty());
+    }
+    assert!(driver.outcome.closed);
+}
+
+#[test]
+fn p018_an_endless_ehlo_argument_is_cut_off() {
+    let outcome = talk(&settings(), &[b"EHLO ", &vec![b'a'; 2 << 20]], |_| 1_460);
+    assert_eq!(outcome.last(), "500 5.5.2 Error: line too long");
+}
+
+#[test]
+fn p020_header_sections_are_bounded_and_looked_at_once() {
+    let long_line = [b"X: ", &vec![b'a'; 64 << 10][..], b"\r\n\r\nb\r\n.\r\n"].concat();
+    let many_lines = [&b"X: yyyyyy\r\n".repeat(100_000)[..], b"\r\n.\r\n"].concat();
+    let huge = [b"X: ", &vec![b'a'; 10 << 20][..], b"\r\n\r\n.\r\n"].concat();
+    let no_header = [&b"just text without any colon\r\n".repeat(50_000)[..], b".\r\n"].concat();
+    for (wire, expected) in [(long_line, 250), (many_lines, 552), (huge, 552), (no_header, 250)] {
+        let outcome = talk(&settings(), &[EHLO, ENVELOPE, &wire, b"NOOP\r\n"], |_| 16 << 10);
+        assert_eq!(outcome.codes()[3..], [expected, 250]);
+    }
+}
+
+#[test]
+fn m063_a_message_that_has_been_around_too_long_is_refused() {
+    let hop = b"Received: from a by b; Mon, 1 Jan 2026 00:00:00 +0000\r\n";
+    for (hops, expected) in [(49, 250), (50, 554), (60, 554)] {
+        let wire = [&hop.repeat(hops)[..], b"From: a\r\n\r\n", &hop.repeat(60), b".\r\n"].concat();
+        let outcome = check(&[EHLO, ENVELOPE, &wire, b"NOOP\r\n"]);
+        assert_eq!(outcome.codes()[3..], [expected, 250], "{hops}");
+        let told = outcome.replies.contains("554 5.4.6 Error: too many hops");
+        assert_eq!((told, outcome.kept.len()), (hops > 49, usize::from(hops < 50)));
+    }
+}
+
+#[test]
+fn n103_a_client_that_reads_no_replies_is_not_read_either() {
+    let mut driver = Driver::new(&settings());
+    driver.feed(EHLO);
+    driver.drain();
+    driver.drains = false;
+    let flood = b"NOOP\r\nMAIL FROM:<>\r\nRSET\r\n".repeat(100_000);
+    let limits = Settings { idle_commands_max: u32::MAX, ..settings() };
+    driver.session = Session::new(Server::new(limits), driver.now);
+    driver.session.output().clear();
+    driver.feed(EHLO);
+    driver.session.output().clear();
+    driver.feed(&flood);
+    let bound = settings().output_bytes_max;
+    assert!(driver.session.output().len() < bound + 100 && !driver.waiting.is_empty());
+    let left = driver.waiting.len();
+    driver.session.output().drain(..1_000);
+    driver.feed(b"");
+    assert!(driver.waiting.len() < left && driver.session.output().len() < bound + 100);
+    driver.pass(Duration::from_secs(301));
+    assert!(driver.outcome.closed);
+}
+
+#[test]
+fn a_small_message_is_one_event_and_a_large_one_comes_in_full_chunks() {
+    let settings = settings();
+    let size = settings.body_chunk_bytes;
+    for (length, chunks) in [(4_000, 0), (size - 1, 0), (size, 1), (3 * size + 5, 3)] {
+        let body = [&vec![b'a'; length - 2][..], b"\r\n"].concat();
+        let mut session = Session::new(Server::new(settings.clone()), Now::default());
+        session.output().clear();
+        let (mut full, mut tail) = (0, None);
+        for part in [EHLO, ENVELOPE, &[&body[..], b".\r\n"].concat()] {
+            let mut rest = part;
+            while !rest.is_empty() || session.awaits_answer() {
+                rest = &rest[session.receive(rest, Now::default())..];
+                match session.poll(Now::default()) {
+                    Some(Event::Body(chunk)) => full += usize::from(chunk.len() == size),
+                    Some(Event::BodyEnd(end)) => {
+                        tail = Some(end.tail.len());
+                        let no = Reply::new(451, Enhanced(4, 3, 0), "no");
+                        session.refuse(&no, Now::default());
+                    }
+                    Some(_) => session.answer(Verdict::Accept, Now::default()),
+                    None => {}
+                }
+                assert!(session.memory_bytes() < 2 * size + 20_000);
+            }
+            assert!(session.output().ends_with(b"\r\n"));
+            session.output().clear();
+        }
+        assert_eq!((full, tail), (chunks, Some(length - chunks * size)), "{length}");
+        assert!(!session.is_in_transaction());
+    }
+}

@@ -1,0 +1,148 @@
+//! Time, and the ends that come from outside.
+
+use super::*;
+
+fn driver() -> Driver {
+    let mut driver = Driver::new(&settings());
+    driver.feed(b"");
+    driver
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Feeds `piece` every `pause` until the session closes; how long that took.
+fn dribble(driver: &mut Driver, piece: &[u8], pause: Duration) -> Duration {
+    let start = driver.now.monotonic;
+    for _ in 0..200_000 {
+        driver.pass(pause);
+        if driver.outcome.closed {
+            break;
+        }
+        driver.feed(piece);
+    }
+    driver.drain();
+    assert!(driver.outcome.closed);
+    assert!(driver.outcome.last().starts_with("421 4.4.2 mx.test Error: timeout exceeded"));
+    driver.now.monotonic.since(start)
+}
+
+#[test]
+fn n098_a_command_must_be_whole_in_its_time() {
+    let taken = dribble(&mut driver(), b"x", secs(9));
+    assert!((secs(300)..secs(310)).contains(&taken), "{taken:?}");
+}
+
+#[test]
+fn n098_a_body_must_keep_a_rate() {
+    let mut driver = driver();
+    driver.feed(EHLO);
+    driver.feed(ENVELOPE);
+    let taken = dribble(&mut driver, b"a", secs(9));
+    assert!((secs(300)..secs(320)).contains(&taken), "{taken:?}");
+    assert_eq!(driver.outcome.events[4..], ["reset", "close"]);
+}
+
+#[test]
+fn n098_a_transaction_ends_though_each_command_is_in_time() {
+    let mut driver = driver();
+    driver.feed(EHLO);
+    driver.feed(PATHS);
+    let taken = dribble(&mut driver, b"BDAT 1\r\na", secs(240));
+    assert!((secs(4 * 3_600)..secs(4 * 3_600 + 300)).contains(&taken), "{taken:?}");
+}
+
+#[test]
+fn n105_silence_after_354_ends_in_five_minutes() {
+    let mut driver = driver();
+    driver.feed(EHLO);
+    driver.feed(ENVELOPE);
+    driver.pass(secs(299));
+    assert!(!driver.outcome.closed);
+    assert_eq!(driver.session.next_wakeup(), Some(driver.now.monotonic + secs(1)));
+    driver.pass(secs(1));
+    assert!(driver.outcome.closed);
+}
+
+#[test]
+fn our_own_time_does_not_count_against_the_client() {
+    let mut now = Now::default();
+    let mut session = Session::new(server(), now);
+    session.output().clear();
+    assert_eq!(session.receive(EHLO, now), EHLO.len());
+    assert!(matches!(session.poll(now), Some(Event::Hello { .. })));
+    assert_eq!(session.next_wakeup(), None);
+    now.monotonic = now.monotonic + secs(1_000);
+    session.handle_timeout(now);
+    assert!(!session.is_closed());
+    session.answer(Verdict::Accept, now);
+    session.output().clear();
+    assert_eq!(session.next_wakeup(), Some(now.monotonic + secs(300)));
+}
+
+#[test]
+fn a_shutdown_ends_idle_sessions_at_once_and_others_after_their_message() {
+    let mut idle = driver();
+    idle.feed(EHLO);
+    idle.session.shutdown(idle.now);
+    idle.feed(b"");
+    idle.drain();
+    assert_eq!(idle.outcome.last(), "421 4.3.2 mx.test Service shutting down");
+    assert_eq!(idle.outcome.events, ["hello c.test Esmtp", "close"]);
+    let mut busy = driver();
+    busy.feed(EHLO);
+    busy.feed(ENVELOPE);
+    busy.session.shutdown(busy.now);
+    assert!(!busy.session.is_closed());
+    busy.feed(b"a\r\n.\r\n");
+    busy.drain();
+    assert_eq!(busy.outcome.codes(), [250, 250, 354, 250, 421]);
+    assert_eq!(busy.outcome.kept.len(), 1);
+}
+
+#[test]
+fn n101_a_client_that_closes_its_side_after_the_dot_still_gets_its_answer() {
+    let mut session = Session::new(server(), Now::default());
+    session.output().clear();
+    let now = Now::default();
+    for part in [EHLO, ENVELOPE] {
+        let mut rest = part;
+        while !rest.is_empty() {
+            rest = &rest[session.receive(rest, now)..];
+            while session.poll(now).is_some() {
+                session.answer(Verdict::Accept, now);
+            }
+        }
+        session.output().clear();
+    }
+    session.receive(b"a\r\n.\r\n", now);
+    session.eof(now);
+    assert!(matches!(session.poll(now), Some(Event::BodyEnd(_))));
+    assert_eq!(session.poll(now), None);
+    session.promise(Durable::proven(MessageId(7), TransactionId { origin: 1, number: 1 }), now);
+    assert_eq!(session.output(), b"250 2.0.0 Ok: queued as 00000000007\r\n");
+    assert_eq!(session.poll(now), Some(Event::Close));
+}
+
+#[test]
+fn n102_an_end_in_any_state_leaves_nothing_staged() {
+    let script = [EHLO, ENVELOPE, b"a\r\n"].concat();
+    for end in 0..script.len() {
+        let outcome = talk(&settings(), &[&script[..end]], |_| 1);
+        let mails = outcome.events.iter().filter(|event| event.starts_with("mail")).count();
+        let resets = outcome.events.iter().filter(|event| *event == "reset").count();
+        assert_eq!((mails, outcome.kept.len()), (resets, 0), "{end}");
+        assert!(outcome.closed);
+    }
+}
+
+#[test]
+fn n099_a_connection_too_many_is_turned_away() {
+    let reply = Reply::new(421, Enhanced(4, 7, 0), "mx.test Error: too many connections");
+    let mut session = Session::turned_away(server(), &reply, Now::default());
+    assert_eq!(session.output(), b"421 4.7.0 mx.test Error: too many connections\r\n");
+    assert_eq!(session.poll(Now::default()), Some(Event::Close));
+    assert_eq!(session.receive(b"EHLO x\r\n", Now::default()), 8);
+    assert_eq!(session.poll(Now::default()), None);
+}
