@@ -1,0 +1,145 @@
+//! The task that talks to the queue process: attempts in, results out, many in one write.
+//!
+//! Must never let a lost stream end the connections to next hops: they go on, and what they find
+//! is told to the next queue process.
+
+use super::Order;
+use super::office::Office;
+use bytes::{Buf, BytesMut};
+use std::io;
+use std::rc::Rc;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+/// Octets gathered for one write.
+const WRITE_BYTES_MAX: usize = 256 * 1024;
+/// Room for one read.
+const READ_BYTES: usize = 256 * 1024;
+
+/// A stream to a queue process, with what is half read and half written of it.
+struct Conversation {
+    stream: UnixStream,
+    input: BytesMut,
+    pending: BytesMut,
+}
+
+impl Conversation {
+    fn new(stream: UnixStream) -> Self {
+        Conversation { stream, input: BytesMut::new(), pending: BytesMut::new() }
+    }
+}
+
+/// Runs until drained, or until nobody is left to give orders and nothing is under way.
+pub async fn serve(office: Rc<Office>, mut orders: mpsc::Receiver<Order>) {
+    let mut current: Option<Conversation> = None;
+    loop {
+        let order = match &mut current {
+            None => orders.recv().await,
+            Some(conversation) => tokio::select! {
+                order = orders.recv() => order,
+                ended = converse(&office, conversation) => {
+                    if let Err(error) = ended {
+                        office.trouble(&format!("the conversation with queue ended: {error}"));
+                    }
+                    current = None;
+                    continue;
+                }
+            },
+        };
+        match order {
+            Some(Order::Queue(stream)) => {
+                office.end.borrow_mut().connected();
+                office.fetch_again();
+                current = Some(Conversation::new(stream));
+            }
+            Some(Order::Drain) | None => return drain(&office, current).await,
+        }
+    }
+}
+
+/// Lets the connections end what they have begun; results still go out.
+async fn drain(office: &Rc<Office>, current: Option<Conversation>) {
+    office.draining.set(true);
+    office.wake_all();
+    let emptied = async {
+        while !office.is_empty() {
+            office.ended.notified().await;
+        }
+    };
+    tokio::pin!(emptied);
+    let Some(mut conversation) = current else { return emptied.await };
+    tokio::select! {
+        () = &mut emptied => {}
+        _ = converse(office, &mut conversation) => return emptied.await,
+    }
+    while gather(office, &mut conversation.pending) {
+        if write_all(&conversation.stream, &mut conversation.pending).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn write_all(stream: &UnixStream, pending: &mut BytesMut) -> io::Result<()> {
+    while !pending.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(pending) {
+            Ok(written) => pending.advance(written),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Until the stream ends. Nothing is lost when this future is dropped.
+async fn converse(office: &Rc<Office>, conversation: &mut Conversation) -> io::Result<()> {
+    let Conversation { stream, input, pending } = conversation;
+    loop {
+        gather(office, pending);
+        tokio::select! {
+            biased;
+            ready = stream.writable(), if !pending.is_empty() => {
+                ready?;
+                match stream.try_write(pending) {
+                    Ok(written) => pending.advance(written),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            ready = stream.readable() => {
+                ready?;
+                read(office, stream, input)?;
+            }
+            () = office.to_queue.notified(), if pending.len() < WRITE_BYTES_MAX => {}
+        }
+    }
+}
+
+fn read(office: &Rc<Office>, stream: &UnixStream, input: &mut BytesMut) -> io::Result<()> {
+    input.reserve(READ_BYTES);
+    match stream.try_read_buf(input) {
+        Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    let handled = office.end.borrow_mut().handle(input);
+    handled.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    loop {
+        let event = office.end.borrow_mut().poll();
+        match event {
+            Some(event) => office.event(event),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Takes frames up to the bound; says whether there is anything to write.
+fn gather(office: &Office, pending: &mut BytesMut) -> bool {
+    let mut end = office.end.borrow_mut();
+    while pending.len() < WRITE_BYTES_MAX {
+        let Some(frame) = end.output().pop_front() else { break };
+        pending.extend_from_slice(&frame);
+    }
+    !pending.is_empty()
+}
