@@ -1,0 +1,149 @@
+//! One event as one line: `key=value` for people, JSON for machines.
+//!
+//! Must never let a value hold a line end, a control character, or anything that reads as the
+//! next field; and never grow past `LINE_BYTES_MAX`.
+
+use super::{Style, Verb};
+use crate::settings::LogFormat as Format;
+use mail::Wall;
+use mail::trace::rfc3339_date;
+use std::fmt::{Display, Write};
+use std::time::Duration;
+
+/// A line in the making.
+pub(super) struct Line {
+    format: Format,
+    text: String,
+    /// A field had no room; said at the end.
+    is_cut: bool,
+}
+
+impl Line {
+    pub(super) fn start(style: Style, role: &str, verb: Verb, at: Wall) -> Line {
+        let mut text = String::with_capacity(320);
+        if style.journal {
+            text.push_str(verb.priority());
+        }
+        let _ = match style.format {
+            Format::Text if style.journal => write!(text, "{role} {}", verb.name()),
+            Format::Text => write!(text, "{} {role} {}", rfc3339_date(at), verb.name()),
+            Format::Json => write!(
+                text,
+                "{{\"time\":\"{}\",\"process\":\"{role}\",\"event\":\"{}\"",
+                rfc3339_date(at),
+                verb.name()
+            ),
+        };
+        Line { format: style.format, text, is_cut: false }
+    }
+
+    /// The finished line with its end.
+    pub(super) fn end(mut self) -> String {
+        let cut = self.is_cut;
+        match self.format {
+            Format::Text => self.text.push_str(if cut { " cut=yes\n" } else { "\n" }),
+            Format::Json => self.text.push_str(if cut { ",\"cut\":true}\n" } else { "}\n" }),
+        }
+        debug_assert!(self.text.len() <= LINE_BYTES_MAX);
+        self.text
+    }
+
+    /// A value of ours that needs no quotes.
+    pub(super) fn word(&mut self, key: &str, value: impl Display) {
+        self.field(key, |format, out| {
+            let _ = match format {
+                Format::Text => write!(out, "{value}"),
+                Format::Json => write!(out, "\"{value}\""),
+            };
+        });
+    }
+
+    pub(super) fn number(&mut self, key: &str, value: u64) {
+        self.field(key, |_, out| out.push_str(&value.to_string()));
+    }
+
+    pub(super) fn seconds(&mut self, key: &str, value: Duration) {
+        self.field(key, |_, out| seconds(out, value));
+    }
+
+    pub(super) fn delays(&mut self, delays: &[(Verb, Duration)]) {
+        self.field("delays", |format, out| {
+            out.push_str(if format == Format::Json { "{" } else { "" });
+            for (at, (verb, delay)) in delays.iter().enumerate() {
+                let comma = if at == 0 { "" } else { "," };
+                let _ = match format {
+                    Format::Text => write!(out, "{comma}{}:", verb.name()),
+                    Format::Json => write!(out, "{comma}\"{}\":", verb.name()),
+                };
+                seconds(out, *delay);
+            }
+            out.push_str(if format == Format::Json { "}" } else { "" });
+        });
+    }
+
+    /// A text by whomever, escaped and bounded.
+    pub(super) fn text(&mut self, key: &str, value: &str) {
+        let is_cut = value.len() > VALUE_BYTES_MAX;
+        let value = &value[..value.floor_char_boundary(VALUE_BYTES_MAX)];
+        self.is_cut |= is_cut;
+        self.field(key, |format, out| match format {
+            Format::Text if is_bare(value) => out.push_str(value),
+            Format::Text => quote(out, value, |out, c| {
+                let _ = write!(out, "\\u{{{:x}}}", c as u32);
+            }),
+            Format::Json => quote(out, value, |out, c| {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }),
+        });
+    }
+
+    fn field(&mut self, key: &str, add: impl FnOnce(Format, &mut String)) {
+        let before = self.text.len();
+        let _ = match self.format {
+            Format::Text => write!(self.text, " {key}="),
+            Format::Json => write!(self.text, ",\"{key}\":"),
+        };
+        add(self.format, &mut self.text);
+        if self.text.len() > LINE_BYTES_MAX - CUT_BYTES {
+            self.text.truncate(before);
+            self.is_cut = true;
+        }
+    }
+}
+
+/// Seconds to the millisecond.
+fn seconds(out: &mut String, value: Duration) {
+    let _ = write!(out, "{}.{:03}", value.as_secs(), value.subsec_millis());
+}
+
+/// Needs no quotes in a text line.
+fn is_bare(value: &str) -> bool {
+    !value.is_empty() && value.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
+}
+
+/// Appends the value in quotes. Letters and digits of all scripts stay; whatever else is not
+/// printable ASCII is escaped, since it could hide, turn around or end the line.
+fn quote(out: &mut String, value: &str, escape: impl Fn(&mut String, char)) {
+    out.push('"');
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            ' '..='~' => out.push(c),
+            _ if !c.is_ascii() && c.is_alphanumeric() => out.push(c),
+            _ => escape(out, c),
+        }
+    }
+    out.push('"');
+}
+
+/// Longest line in bytes. A write of so many to a pipe is never mixed with another process's
+/// (POSIX: `PIPE_BUF`, 4096 on Linux).
+pub(super) const LINE_BYTES_MAX: usize = 4_000;
+/// Longest text value in bytes, before escaping.
+const VALUE_BYTES_MAX: usize = 1_000;
+/// Room for the words that say that something is missing.
+const CUT_BYTES: usize = 16;
+const _: () = assert!(LINE_BYTES_MAX <= 4_096);

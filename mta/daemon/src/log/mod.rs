@@ -1,0 +1,294 @@
+//! The event log: one event a line, formatted into a bounded buffer by whoever has one to tell,
+//! written by a thread of its own, drops counted and told.
+//!
+//! Must never make mail wait for whoever reads the log, and never let a stranger's text look like
+//! a line or a field of ours.
+//!
+//! ```text
+//! 2026-11-21T01:01:01.000042Z send[812] attempt id=1a2b3c4d5e6 from=<a@b> to=<c@d> relay=… delay=1.204
+//!     delays=commit:0.001,attempt:0.201 dsn=2.0.0 status=delivered reply="250 ok"
+//! ```
+
+mod line;
+mod writer;
+
+use crate::settings::{LogFormat, LogLevel};
+use line::Line;
+use mail::{Address, Enhanced, MessageId, Reply, ReversePath, Wall};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use writer::Shared;
+
+/// What happened: the stations of a message's way, in their order, then what has no station.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verb {
+    /// A client connected or left.
+    Receive,
+    /// The conversation with it.
+    Converse,
+    /// A verdict of the policy.
+    Judge,
+    /// A body goes into the spool.
+    Stage,
+    /// A message is durable.
+    Commit,
+    /// The client was told 250.
+    Promise,
+    /// When recipients are tried.
+    Schedule,
+    /// Where their mail goes.
+    Route,
+    /// One attempt and its outcome.
+    Attempt,
+    /// The outcome is kept.
+    Record,
+    /// A notice was made.
+    Bounce,
+    /// A message is done.
+    Retire,
+    /// Something to know: started, reloaded.
+    Info,
+    /// Something to look at.
+    Warn,
+    /// Something that does not work.
+    Error,
+}
+
+impl Verb {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verb::Receive => "receive",
+            Verb::Converse => "converse",
+            Verb::Judge => "judge",
+            Verb::Stage => "stage",
+            Verb::Commit => "commit",
+            Verb::Promise => "promise",
+            Verb::Schedule => "schedule",
+            Verb::Route => "route",
+            Verb::Attempt => "attempt",
+            Verb::Record => "record",
+            Verb::Bounce => "bounce",
+            Verb::Retire => "retire",
+            Verb::Info => "info",
+            Verb::Warn => "warn",
+            Verb::Error => "error",
+        }
+    }
+
+    /// The level from which on it is told: the way of each message, or all of each conversation.
+    pub const fn level(self) -> LogLevel {
+        match self {
+            Verb::Error => LogLevel::Error,
+            Verb::Warn => LogLevel::Warn,
+            Verb::Receive | Verb::Converse | Verb::Stage | Verb::Schedule | Verb::Route => {
+                LogLevel::Debug
+            }
+            _ => LogLevel::Info,
+        }
+    }
+
+    /// The priority that journald reads from the line's first characters.
+    const fn priority(self) -> &'static str {
+        match self {
+            Verb::Error => "<3>",
+            Verb::Warn => "<4>",
+            _ => "<6>",
+        }
+    }
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Text or JSON.
+    pub format: LogFormat,
+    /// How much is told.
+    pub level: LogLevel,
+    /// Journald reads it: it wants a priority in front and knows the time itself.
+    pub journal: bool,
+}
+
+impl Style {
+    /// The style that suits standard error: journald's where `JOURNAL_STREAM` names it.
+    pub fn of_stderr(format: LogFormat, level: LogLevel) -> Style {
+        let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+        Style { format, level, journal: writer::is_journal(&std::io::stderr(), &stream) }
+    }
+}
+
+/// A handle to the log of this process; cheap to clone.
+#[derive(Clone)]
+pub struct Log {
+    shared: Option<Arc<Shared>>,
+    style: Style,
+    role: Arc<str>,
+}
+
+impl Log {
+    /// Starts the log on standard error. To be called before the process is jailed, since it
+    /// starts a thread.
+    pub fn start(role: &str, style: Style) -> std::io::Result<Log> {
+        Log::start_on(role, style, rustix::io::dup(std::io::stderr())?.into())
+    }
+
+    /// Starts the log on a file, pipe or socket.
+    pub fn start_on(role: &str, style: Style, out: std::fs::File) -> std::io::Result<Log> {
+        let role = format!("{role}[{}]", std::process::id());
+        let dropped_line = {
+            let (role, style) = (role.clone(), style);
+            move |count: u64| {
+                let mut line = Line::start(style, &role, Verb::Warn, now());
+                line.number("events_dropped", count);
+                line.end()
+            }
+        };
+        let shared = writer::start(out, Box::new(dropped_line))?;
+        Ok(Log { shared: Some(shared), style, role: role.into() })
+    }
+
+    /// A log that keeps nothing.
+    pub fn off() -> Log {
+        let style = Style { format: LogFormat::Text, level: LogLevel::None, journal: false };
+        Log { shared: None, style, role: "".into() }
+    }
+
+    /// Begins an event; `emit` ends it.
+    pub fn event(&self, verb: Verb) -> Event<'_> {
+        let is_told = self.shared.is_some() && verb.level() <= self.style.level;
+        let line = is_told.then(|| Line::start(self.style, &self.role, verb, now()));
+        Event { log: self, line }
+    }
+
+    /// Something to know, in words.
+    pub fn info(&self, text: &str) {
+        self.event(Verb::Info).text("msg", text).emit();
+    }
+
+    /// Something to look at, in words.
+    pub fn warn(&self, text: &str) {
+        self.event(Verb::Warn).text("msg", text).emit();
+    }
+
+    /// Something that does not work, in words.
+    pub fn error(&self, text: &str) {
+        self.event(Verb::Error).text("msg", text).emit();
+    }
+
+    /// Waits until what was told so far is written, at most so long; before the process ends.
+    pub fn flush(&self, longest: Duration) {
+        if let Some(shared) = &self.shared {
+            shared.flush(longest);
+        }
+    }
+
+    /// Events that found the buffer full, since the start.
+    pub fn dropped(&self) -> u64 {
+        self.shared.as_ref().map_or(0, |shared| shared.dropped_total())
+    }
+}
+
+/// An event in the making. Fields stand in the order of the calls.
+#[must_use = "an event is told by `emit`"]
+pub struct Event<'a> {
+    log: &'a Log,
+    line: Option<Line>,
+}
+
+impl Event<'_> {
+    /// The queue id.
+    pub fn id(self, id: MessageId) -> Self {
+        self.with(|line| line.word("id", id))
+    }
+
+    /// MAIL FROM.
+    pub fn from(self, sender: &ReversePath) -> Self {
+        self.with(|line| line.text("from", &format!("<{sender}>")))
+    }
+
+    /// RCPT TO.
+    pub fn to(self, recipient: &Address) -> Self {
+        self.with(|line| line.text("to", &format!("<{recipient}>")))
+    }
+
+    /// The other side of an attempt: `host[address]:port`, or a mailbox.
+    pub fn relay(self, peer: &str) -> Self {
+        self.with(|line| line.text("relay", peer))
+    }
+
+    /// The client that a message comes from.
+    pub fn client(self, client: &str) -> Self {
+        self.with(|line| line.text("client", client))
+    }
+
+    /// Octets of the message.
+    pub fn bytes(self, bytes: u64) -> Self {
+        self.number("bytes", bytes)
+    }
+
+    /// The time since the message came.
+    pub fn delay(self, delay: Duration) -> Self {
+        self.with(|line| line.seconds("delay", delay))
+    }
+
+    /// How that time was spent, station by station.
+    pub fn delays(self, delays: &[(Verb, Duration)]) -> Self {
+        self.with(|line| line.delays(delays))
+    }
+
+    /// The enhanced status code, as a bounce would have it.
+    pub fn dsn(self, code: Enhanced) -> Self {
+        self.with(|line| line.word("dsn", code))
+    }
+
+    /// `delivered`, `deferred`, `failed`, `accepted`, `refused`...
+    pub fn status(self, status: &'static str) -> Self {
+        self.with(|line| line.word("status", status))
+    }
+
+    /// What was said.
+    pub fn reply(self, reply: &Reply) -> Self {
+        self.with(|line| line.text("reply", &reply.to_string()))
+    }
+
+    /// Any other number.
+    pub fn number(self, key: &'static str, value: u64) -> Self {
+        self.with(|line| line.number(key, value))
+    }
+
+    /// Any other text, by whomever.
+    pub fn text(self, key: &'static str, value: &str) -> Self {
+        self.with(|line| line.text(key, value))
+    }
+
+    /// Tells it. Never waits for the disk or the reader; a full buffer drops and counts it.
+    pub fn emit(self) {
+        if let (Some(line), Some(shared)) = (self.line, &self.log.shared) {
+            shared.put(&line.end());
+        }
+    }
+
+    fn with(mut self, add: impl FnOnce(&mut Line)) -> Self {
+        if let Some(line) = &mut self.line {
+            add(line);
+        }
+        self
+    }
+}
+
+fn now() -> Wall {
+    let micros = match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |m| -m),
+    };
+    Wall::from_micros(micros)
+}
+
+/// Tells people about a problem before there is a log. A closed standard error changes nothing.
+pub fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "posthaste: {text}");
+}
+
+#[cfg(test)]
+mod tests;

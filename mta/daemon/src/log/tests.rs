@@ -1,0 +1,184 @@
+//! What a line looks like, and that nothing that reads it can stop the mail.
+
+use super::*;
+use mail::Enhanced;
+use proptest::prelude::*;
+use std::io::Read;
+use std::time::Instant;
+
+const TEXT: Style = Style { format: LogFormat::Text, level: LogLevel::Debug, journal: false };
+const JSON: Style = Style { format: LogFormat::Json, ..TEXT };
+
+/// The lines that `tell` makes.
+fn lines(style: Style, tell: impl FnOnce(&Log)) -> Vec<String> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let log = Log::start_on("send", style, file.reopen().unwrap()).unwrap();
+    tell(&log);
+    log.flush(Duration::from_secs(10));
+    std::fs::read_to_string(file.path()).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn attempt(log: &Log, reply: &str) {
+    let sender = ReversePath::Address(Address::parse("ann@sender.example", false).unwrap());
+    log.event(Verb::Attempt)
+        .id(MessageId(33))
+        .from(&sender)
+        .to(&Address::parse("joe@dest.example", false).unwrap())
+        .relay("mx.dest.example[192.0.2.1]:25")
+        .delay(Duration::from_micros(1_204_900))
+        .delays(&[
+            (Verb::Commit, Duration::from_millis(1)),
+            (Verb::Attempt, Duration::from_millis(203)),
+        ])
+        .dsn(Enhanced(2, 0, 0))
+        .status("delivered")
+        .reply(&Reply::plain(250, reply))
+        .emit();
+}
+
+#[test]
+fn an_event_is_one_line_that_people_can_read() {
+    let lines = lines(TEXT, |log| attempt(log, "ok"));
+    let (time, rest) = lines[0].split_once(' ').unwrap();
+    assert!(time.starts_with("20") && time.ends_with('Z') && time.len() == 27, "{time}");
+    let expected = format!(
+        "send[{}] attempt id=00000000011 from=<ann@sender.example> to=<joe@dest.example> \
+         relay=mx.dest.example[192.0.2.1]:25 delay=1.204 delays=commit:0.001,attempt:0.203 \
+         dsn=2.0.0 status=delivered reply=\"250 ok\"",
+        std::process::id()
+    );
+    assert_eq!(rest, expected);
+    assert_eq!(lines.len(), 1);
+}
+
+#[test]
+fn an_event_is_one_object_that_machines_can_read() {
+    let lines = lines(JSON, |log| attempt(log, "o\"k\n"));
+    let value: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
+    assert_eq!(value["event"], "attempt");
+    assert_eq!(value["id"], "00000000011");
+    assert_eq!(value["delay"], 1.204);
+    assert_eq!(value["delays"]["attempt"], 0.203);
+    assert_eq!(value["reply"], "250 o\"k ");
+}
+
+#[test]
+fn for_journald_the_priority_stands_first_and_the_time_is_left_to_it() {
+    let style = Style { journal: true, ..TEXT };
+    let lines = lines(style, |log| {
+        log.info("up");
+        log.error("down");
+    });
+    assert!(lines[0].starts_with("<6>send[") && lines[0].ends_with(" info msg=up"), "{lines:?}");
+    assert!(lines[1].starts_with("<3>send["));
+}
+
+#[test]
+fn d154_d155_a_strangers_text_cannot_end_its_value() {
+    let evil = "5.7.2\r\nattempt id=0 status=delivered \u{202e}\u{1b}[2J\"";
+    let lines = lines(TEXT, |log| attempt(log, evil));
+    assert_eq!(lines.len(), 1);
+    assert!(
+        lines[0].ends_with(
+            "reply=\"250 5.7.2\\u{d} attempt id=0 status=delivered \\u{202e}\\u{1b}[2J\\\"\""
+        ),
+        "{}",
+        lines[0]
+    );
+}
+
+proptest! {
+    #[test]
+    fn every_line_is_whole_bounded_and_harmless(
+        values in proptest::collection::vec(any::<String>(), 1..6),
+        long in "[\\x00-\\x{ffff}]{0,2000}",
+    ) {
+        for style in [TEXT, JSON] {
+            let mut line = Line::start(style, "send[1]", Verb::Judge, Wall::from_micros(0));
+            for value in values.iter().chain([&long, &long, &long, &long, &long]) {
+                line.text("value", value);
+            }
+            let text = line.end();
+            prop_assert!(text.len() <= line::LINE_BYTES_MAX);
+            prop_assert!(text.ends_with('\n') && text.matches(char::is_control).count() == 1);
+            if style == JSON {
+                let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+                prop_assert_eq!(&value["event"], "judge");
+            }
+        }
+    }
+}
+
+#[test]
+fn n115_a_reader_that_stops_makes_nobody_wait_and_is_told_what_it_missed() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let log = Log::start_on("send", TEXT, std::os::fd::OwnedFd::from(writer).into()).unwrap();
+    let filler = "x".repeat(900);
+    let started = Instant::now();
+    const TOLD: u64 = 20_000;
+    for _ in 0..TOLD {
+        log.info(&filler);
+    }
+    assert!(started.elapsed() < Duration::from_secs(10), "told {:?}", started.elapsed());
+    let dropped = log.dropped();
+    assert!(dropped > 0 && dropped < TOLD);
+    // Now it reads again: what was kept arrives, and the count of what was not.
+    let reading = std::thread::spawn(move || {
+        let mut reader =
+            std::io::BufReader::new(std::fs::File::from(std::os::fd::OwnedFd::from(reader)));
+        let (mut all, mut chunk) = (String::new(), [0u8; 65_536]);
+        while !all.contains("last one") {
+            let read = reader.read(&mut chunk).unwrap();
+            all.push_str(std::str::from_utf8(&chunk[..read]).unwrap());
+        }
+        all
+    });
+    log.flush(Duration::from_secs(20));
+    log.info("last one");
+    let all = reading.join().unwrap();
+    let kept = all.lines().filter(|line| line.ends_with('x')).count() as u64;
+    assert_eq!(kept + dropped, TOLD);
+    let told: u64 = all
+        .lines()
+        .filter_map(|line| line.split_once("events_dropped=")?.1.parse::<u64>().ok())
+        .sum();
+    assert_eq!(told, dropped);
+}
+
+#[test]
+fn n115_a_reader_that_is_gone_is_survived_and_counted() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let log = Log::start_on("send", TEXT, std::os::fd::OwnedFd::from(writer).into()).unwrap();
+    for _ in 0..100 {
+        log.info("x");
+    }
+    log.flush(Duration::from_secs(5));
+    assert!(log.dropped() > 0);
+    log.info("still here");
+}
+
+#[test]
+fn a_level_tells_what_it_holds_and_no_more() {
+    for (level, expected) in [
+        (LogLevel::None, ""),
+        (LogLevel::Error, "error"),
+        (LogLevel::Warn, "warn error"),
+        (LogLevel::Info, "commit warn error"),
+        (LogLevel::Debug, "converse commit warn error"),
+    ] {
+        let lines = lines(Style { level, ..TEXT }, |log| {
+            for verb in [Verb::Converse, Verb::Commit, Verb::Warn, Verb::Error] {
+                log.event(verb).emit();
+            }
+        });
+        let verbs: Vec<_> = lines.iter().filter_map(|line| line.split(' ').nth(2)).collect();
+        assert_eq!(verbs.join(" "), expected);
+    }
+}
+
+#[test]
+fn a_log_that_is_off_tells_nothing_and_costs_nothing() {
+    attempt(&Log::off(), "ok");
+    assert_eq!(Log::off().dropped(), 0);
+}
