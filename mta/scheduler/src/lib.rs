@@ -4,9 +4,27 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod age;
+mod chance;
+mod clock;
+mod destination;
+mod due;
+mod explain;
+mod job;
+mod lanes;
+mod list;
+mod message;
+mod operate;
 pub mod order;
+mod outcome;
 pub mod output;
+mod poll;
+mod route;
+mod run;
+mod scheduler;
 pub mod settings;
+mod snapshot;
+mod store;
 pub mod view;
 
 pub use order::{Candidates, NotAnOrder, Order};
@@ -14,6 +32,7 @@ pub use output::{
     Arrival, ArrivingRecipient, Attempt, AttemptId, DestinationId, HeldBy, Notice, NoticeKind,
     Output, Record, Silent, SilentBecause,
 };
+pub use scheduler::{Scheduler, SchedulerError};
 pub use settings::{DestinationLimits, Retry, Settings};
 pub use view::{
     DestinationSummary, Explanation, Filter, Gate, Page, Row, RowRecipient, State, Summary, Waiting,

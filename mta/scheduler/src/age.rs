@@ -1,0 +1,189 @@
+//! Mail that waits too long: a delay notice once, then expiry.
+//!
+//! Must never trust a jump of the wall clock: ages are kept on the monotonic one, and what was
+//! taken from the wall at a restart is looked at again before anything bounces.
+
+use crate::clock::{JUMP_MAX, wall_of_seconds};
+use crate::message::{DELAY_SEEN, DELETED, JobState, NULL_SENDER, OVERDUE, RESTORED};
+use crate::output::{Notice, NoticeKind, Record};
+use crate::scheduler::Scheduler;
+use mail::{Change, Enhanced, Reply, Report, Stage, Wall};
+use std::time::Duration;
+
+/// A message that is older than this when it comes into the queue comes from before a restart.
+const FRESH_MAX: Duration = Duration::from_secs(60);
+/// What seems too old at a restart gets this long for an attempt, and for the clock to be set.
+const RESTORE_GRACE: Duration = Duration::from_secs(3600);
+
+impl Scheduler {
+    /// Begins to count the age of a message that has come in.
+    pub(crate) fn start_age(&mut self, message: u32, arrived: Wall) {
+        if self.clock.now().wall.since(arrived) > FRESH_MAX {
+            self.messages[message].flags |= RESTORED;
+        }
+        if self.settings.delay_notice_after.is_none() {
+            self.messages[message].flags |= DELAY_SEEN;
+        }
+        self.arm_age(message);
+    }
+
+    /// When a message will be given up, for people.
+    pub(crate) fn expires(&self, message: u32) -> Option<Wall> {
+        let found = &self.messages[message];
+        let overdue = found.has(OVERDUE);
+        let expires = wall_of_seconds(found.arrived) + self.settings.retry.expire;
+        (found.held == 0).then(|| if overdue { self.clock.now().wall } else { expires })
+    }
+
+    /// The next mark of age: the delay notice, then expiry.
+    fn age_mark(&self, message: u32) -> Duration {
+        let expire = self.settings.retry.expire;
+        let delay = self.settings.delay_notice_after.unwrap_or(expire).min(expire);
+        if self.messages[message].has(DELAY_SEEN) { expire } else { delay }
+    }
+
+    fn age_by_wall(&self, message: u32) -> Duration {
+        self.clock.now().wall.since(wall_of_seconds(self.messages[message].arrived))
+    }
+
+    fn arm_age(&mut self, message: u32) {
+        let mark = self.age_mark(message);
+        let grace =
+            if self.messages[message].has(RESTORED) { RESTORE_GRACE } else { Duration::ZERO };
+        let left = mark.saturating_sub(self.age_by_wall(message)).max(grace.min(mark));
+        self.wait_for_age(message, left);
+    }
+
+    fn wait_for_age(&mut self, message: u32, wait: Duration) {
+        self.messages[message].age_tick = self.clock.tick_after(wait);
+        self.ages.insert(&mut self.messages, message);
+    }
+
+    /// A message has reached a mark, which the wheel of ages has told.
+    pub(crate) fn come_of_age(&mut self, message: u32) {
+        if let Some(wait) = self.clock.suspended() {
+            return self.wait_for_age(message, wait);
+        }
+        let mark = self.age_mark(message);
+        let found = &mut self.messages[message];
+        if found.has(RESTORED) {
+            // At the restart the clock may have been ahead; from here on it is monotonic.
+            let age = self.clock.now().wall.since(wall_of_seconds(found.arrived));
+            if age + JUMP_MAX < mark {
+                found.flags &= !RESTORED;
+                return self.wait_for_age(message, mark - age);
+            }
+        }
+        if self.messages[message].has(DELAY_SEEN) {
+            return self.expire(message);
+        }
+        self.messages[message].flags |= DELAY_SEEN;
+        if self.messages[message].has(RESTORED) {
+            self.arm_age(message);
+        } else {
+            self.wait_for_age(message, self.settings.retry.expire.saturating_sub(mark));
+        }
+        self.notice_delay(message);
+    }
+
+    fn notice_delay(&mut self, message: u32) {
+        let found = &self.messages[message];
+        if found.has(NULL_SENDER | DELETED) || found.held != 0 {
+            return;
+        }
+        let mut record = Record::new(found.id);
+        let mut told = Vec::new();
+        for index in self.pending(message) {
+            let recipient = self.recipient_mut(message, index);
+            if recipient.notify.delay() && !recipient.delay_noticed {
+                recipient.delay_noticed = true;
+                told.push((index, self.why_waiting(message, index)));
+            }
+        }
+        if told.is_empty() {
+            return;
+        }
+        let recipients = told.iter().map(|(index, _)| *index).collect();
+        record.changes.push(Change::DelayNoticed { message: record.message, recipients });
+        record.notices.push(Notice { kind: NoticeKind::Delayed, recipients: told });
+        self.record(record);
+    }
+
+    /// Bounces what waits; what is in flight or held is not tried again after that.
+    fn expire(&mut self, message: u32) {
+        self.messages[message].flags |= OVERDUE;
+        let mut record = Record::new(self.messages[message].id);
+        self.count_out(message);
+        for job in self.jobs_of(message) {
+            if matches!(self.jobs[job].state, JobState::Waiting | JobState::Ready) {
+                self.leave(job);
+                self.give_up(job, &mut record);
+            }
+        }
+        self.close_or_count(message, &mut record);
+        self.record(record);
+    }
+
+    /// Ends a transaction that is in no state: its time is over, or it was deleted.
+    pub(crate) fn give_up(&mut self, job: u32, record: &mut Record) {
+        let message = self.jobs[job].message;
+        let members = self.members(job);
+        let failed = members.into_iter().map(|at| (at, self.last_word(message, at))).collect();
+        self.fail(message, failed, NoticeKind::Expired, record);
+        self.end_job(job);
+    }
+
+    /// The last reply, or why the destination cannot be reached, or nothing.
+    fn last_reply(&self, message: u32, index: u32) -> Option<&Report> {
+        let recipient = self.recipient(message, index)?;
+        let destination = &self.destinations[self.jobs[recipient.job].destination];
+        self.reports.get(recipient.report).or_else(|| self.reports.get(destination.last_failure))
+    }
+
+    fn why_waiting(&self, message: u32, index: u32) -> Report {
+        let last = self.last_reply(message, index).cloned();
+        last.unwrap_or_else(|| here(Reply::new(451, Enhanced(4, 4, 7), "not tried yet"), ""))
+    }
+
+    /// The report of a recipient that is given up (RFC 3463 3.5: X.4.7, delivery time expired).
+    fn last_word(&self, message: u32, index: u32) -> Report {
+        if self.messages[message].has(DELETED) {
+            return here(Reply::new(554, Enhanced(5, 7, 1), "deleted by an operator"), "");
+        }
+        let time = in_words(self.settings.retry.expire);
+        let (last, peer) = match self.last_reply(message, index) {
+            Some(report) => (format!("the last reply was: {}", report.reply), &*report.peer),
+            None => ("it was never tried".to_owned(), ""),
+        };
+        let text = format!("not delivered in {time}, given up; {last}");
+        here(Reply::new(554, Enhanced(5, 4, 7), text), peer)
+    }
+}
+
+fn here(reply: Reply, peer: &str) -> Report {
+    Report { stage: Stage::Here, reply, peer: peer.into(), from_peer: false }
+}
+
+fn in_words(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let units = [(86_400, "day"), (3600, "hour"), (60, "minute")];
+    let unit =
+        units.into_iter().find(|(unit, _)| seconds >= *unit && seconds.is_multiple_of(*unit));
+    let (unit, name) = unit.unwrap_or((1, "second"));
+    let count = seconds / unit;
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_said_in_the_largest_unit_that_divides_it() {
+        let cases =
+            [(86_400 * 5, "5 days"), (86_400, "1 day"), (5400, "90 minutes"), (7, "7 seconds")];
+        for (seconds, words) in cases {
+            assert_eq!(in_words(Duration::from_secs(seconds)), words);
+        }
+    }
+}

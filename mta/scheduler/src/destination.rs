@@ -1,0 +1,254 @@
+//! One destination: how much it is given at once, learned from what it answers.
+//!
+//! Must never look at single messages: a dead destination costs one probe now and then,
+//! however many wait for it.
+
+use crate::order::Key;
+use crate::settings::{DestinationLimits, Retry};
+use crate::store::NONE;
+use mail::{NextHop, Outcome, Stage};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Unreachable so often in a row, a destination is only probed.
+pub(crate) const FAILURES_MAX: u16 = 3;
+/// The first probe comes after this share of the first retry; from then on as retries do.
+const PROBE_SHARE: u32 = 5;
+/// A rate is kept on average; what was missed in this time may be caught up.
+const RATE_SLACK: Duration = Duration::from_millis(100);
+/// Classes of a destination's mail: before others, usual, behind others.
+pub(crate) const CLASSES: usize = 3;
+
+#[derive(Debug)]
+pub(crate) struct Destination {
+    pub hop: NextHop,
+    /// Index of its limits.
+    pub limits: u16,
+    /// The symbol of the recipient's domain that opened it, by which limits are found.
+    pub opened_by: u32,
+    /// What it is given at once; grows with each success, halves when it cannot be reached.
+    pub window: f32,
+    /// Transactions: all, ready ones, those in flight.
+    pub jobs: u32,
+    pub ready: u32,
+    pub in_flight: u32,
+    /// In a row.
+    pub failures: u16,
+    /// Counts up with each back-off: what began before does not count again.
+    pub epoch: u8,
+    pub flags: u8,
+    /// Of each class, how many went ahead of lower ones in a row.
+    pub runs: [u8; CLASSES - 1],
+    /// Lanes that were let in at the head of the ring, and how many such went in a row.
+    pub let_in: u8,
+    pub let_in_run: u8,
+    /// Of each class, the lane whose turn it is.
+    pub rings: [u32; CLASSES],
+    /// Why it could not be reached, in `reports`.
+    pub last_failure: u32,
+    /// Monotonic nanoseconds; 0: none.
+    pub blocked_until: u64,
+    pub rate_next: u64,
+    /// When it is looked at again, in the heap of timers.
+    pub timer: u64,
+    /// The ready ones in an order other than `fair`.
+    pub sorted: Option<Box<Sorted>>,
+}
+
+/// In the turn of destinations, once for light senders, once for all.
+pub(crate) const IN_TURN: [u8; 2] = [1, 2];
+/// In the list of idle ones.
+pub(crate) const IDLE: u8 = 4;
+
+#[derive(Debug, Default)]
+pub(crate) struct Sorted {
+    pub ready: BTreeSet<(Key, u32)>,
+    /// Under which key the destination stands among the others.
+    pub stands: Option<Key>,
+}
+
+/// What an attempt tells about its destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// It talks to us.
+    Reached,
+    /// It talks, but wants less.
+    Strained,
+    /// It does not talk to us.
+    Unreachable,
+    /// Nothing.
+    Unknown,
+}
+
+impl Destination {
+    pub fn new(hop: NextHop, opened_by: u32, limits: u16, start: u32) -> Self {
+        Destination { hop, opened_by, limits, window: start.max(1) as f32, ..Self::default() }
+    }
+
+    /// Attempts in flight it may have now.
+    pub fn allowed(&self, limits: &DestinationLimits) -> u32 {
+        if self.failures >= FAILURES_MAX {
+            return 1;
+        }
+        (self.window as u32).clamp(1, limits.connections.max(1))
+    }
+
+    /// When rate and back-off let the next attempt begin; 0 is now.
+    pub fn opens_at(&self, nanos: u64) -> u64 {
+        let opens = self.blocked_until.max(self.rate_next);
+        if opens <= nanos { 0 } else { opens }
+    }
+
+    /// Counts an attempt for the rate.
+    pub fn begin(&mut self, limits: &DestinationLimits, nanos: u64) {
+        self.in_flight += 1;
+        if let Some(rate) = limits.rate_per_second.filter(|rate| *rate > 0.0) {
+            let from = self.rate_next.max(nanos.saturating_sub(RATE_SLACK.as_nanos() as u64));
+            self.rate_next = from.saturating_add((1e9 / rate) as u64);
+        }
+    }
+
+    /// Learns from an attempt that began in `epoch`; true: `last_failure` is to be replaced.
+    pub fn learn(&mut self, health: Health, epoch: u8, at: &Moment) -> bool {
+        match health {
+            Health::Reached => {
+                self.failures = 0;
+                self.blocked_until = 0;
+                self.window = (self.window + 1.0).min(at.limits.connections as f32);
+                true
+            }
+            Health::Strained => {
+                self.window = (self.window - 1.0).max(1.0);
+                false
+            }
+            Health::Unreachable if epoch == self.epoch => {
+                self.fail(at);
+                true
+            }
+            Health::Unreachable | Health::Unknown => false,
+        }
+    }
+
+    fn fail(&mut self, at: &Moment) {
+        self.failures = self.failures.saturating_add(1);
+        self.window = (self.window / 2.0).max(1.0);
+        if self.failures >= FAILURES_MAX {
+            let probe = Retry { first: at.retry.first / PROBE_SHARE, ..*at.retry };
+            let wait = probe.wait(self.failures - FAILURES_MAX + 1, at.chance);
+            self.blocked_until = at.nanos.saturating_add(wait.as_nanos() as u64);
+            self.epoch = self.epoch.wrapping_add(1);
+        }
+    }
+}
+
+/// What `learn` goes by.
+pub(crate) struct Moment<'a> {
+    pub limits: &'a DestinationLimits,
+    pub retry: &'a Retry,
+    pub chance: f64,
+    pub nanos: u64,
+}
+
+impl Health {
+    /// Of all recipients of one attempt: who reached one has reached the destination.
+    pub fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Health {
+        outcomes.map(Health::of_one).min_by_key(|health| *health as u8).unwrap_or(Health::Unknown)
+    }
+
+    fn of_one(outcome: &Outcome) -> Health {
+        let report = outcome.report();
+        match (outcome, report.stage) {
+            (Outcome::Delivered { .. }, _) => Health::Reached,
+            (Outcome::Failed(_), _) if report.from_peer => Health::Reached,
+            (Outcome::Failed(_), _) => Health::Unknown,
+            // 421: the service closes, whatever the stage (RFC 5321 3.8).
+            (Outcome::Deferred(_), _) if report.reply.code == 421 => Health::Unreachable,
+            (Outcome::Deferred(_), Stage::Resolve | Stage::Connect) => Health::Unreachable,
+            (Outcome::Deferred(_), Stage::Greeting | Stage::Hello) => Health::Unreachable,
+            (Outcome::Deferred(_), Stage::Rcpt) if report.from_peer => Health::Reached,
+            (Outcome::Deferred(_), Stage::Mailbox | Stage::Here) => Health::Unknown,
+            (Outcome::Deferred(_), _) => Health::Strained,
+        }
+    }
+}
+
+impl Default for Destination {
+    fn default() -> Self {
+        Destination {
+            hop: NextHop::Discard,
+            limits: 0,
+            opened_by: NONE,
+            window: 1.0,
+            jobs: 0,
+            ready: 0,
+            in_flight: 0,
+            failures: 0,
+            epoch: 0,
+            flags: 0,
+            runs: [0; CLASSES - 1],
+            let_in: 0,
+            let_in_run: 0,
+            rings: [NONE; CLASSES],
+            last_failure: NONE,
+            blocked_until: 0,
+            rate_next: 0,
+            timer: 0,
+            sorted: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{Reply, Report};
+
+    fn report(stage: Stage, code: u16, from_peer: bool) -> Report {
+        Report { stage, reply: Reply::plain(code, "x"), peer: "".into(), from_peer }
+    }
+
+    #[test]
+    fn only_what_keeps_us_from_talking_counts_against_a_destination() {
+        let deferred = |stage, code, peer| Outcome::Deferred(report(stage, code, peer));
+        let failed = |stage, peer| Outcome::Failed(report(stage, 550, peer));
+        let cases = [
+            (deferred(Stage::Resolve, 450, false), Health::Unreachable),
+            (deferred(Stage::Connect, 450, false), Health::Unreachable),
+            (deferred(Stage::Greeting, 450, true), Health::Unreachable),
+            (deferred(Stage::Hello, 451, true), Health::Unreachable),
+            (deferred(Stage::Rcpt, 421, true), Health::Unreachable),
+            (deferred(Stage::Rcpt, 450, true), Health::Reached),
+            (deferred(Stage::Mail, 451, true), Health::Strained),
+            (deferred(Stage::End, 451, false), Health::Strained),
+            (deferred(Stage::Mailbox, 452, true), Health::Unknown),
+            (failed(Stage::Rcpt, true), Health::Reached),
+            (failed(Stage::Resolve, false), Health::Unknown),
+        ];
+        for (outcome, expected) in &cases {
+            assert_eq!(Health::of([outcome].into_iter()), *expected, "{outcome:?}");
+        }
+        let both = [&cases[0].0, &cases[5].0];
+        assert_eq!(Health::of(both.into_iter()), Health::Reached);
+    }
+
+    #[test]
+    fn the_window_grows_by_one_and_halves_and_ends_in_probes() {
+        let (limits, retry) =
+            (DestinationLimits::default(), Retry { jitter: 0.0, ..Retry::default() });
+        let at = |nanos| Moment { limits: &limits, retry: &retry, chance: 0.0, nanos };
+        let mut destination = Destination::new(NextHop::Local, NONE, 0, 20);
+        destination.learn(Health::Reached, 0, &at(0));
+        assert_eq!(destination.allowed(&limits), 21);
+        for allowed in [10, 5, 1] {
+            destination.learn(Health::Unreachable, 0, &at(0));
+            assert_eq!(destination.allowed(&limits), allowed);
+        }
+        assert_eq!(destination.blocked_until, 60_000_000_000);
+        destination.learn(Health::Unreachable, 0, &at(0));
+        assert_eq!(destination.failures, 3, "what began before the back-off does not count again");
+        destination.learn(Health::Unreachable, 1, &at(0));
+        assert_eq!(destination.blocked_until, 120_000_000_000);
+        destination.learn(Health::Reached, 2, &at(0));
+        assert_eq!((destination.blocked_until, destination.allowed(&limits)), (0, 2));
+    }
+}

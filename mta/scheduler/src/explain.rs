@@ -1,0 +1,101 @@
+//! For each recipient: which gate it waits at, since when, and when it is tried.
+//!
+//! Must never guess: a gate is named only if it is the one that `poll` would stop at.
+
+use crate::clock::wall_of_seconds;
+use crate::message::{Job, JobState};
+use crate::poll::SUSPECT_LOSSES;
+use crate::scheduler::Scheduler;
+use crate::view::{Explanation, Gate, Waiting};
+use mail::{MessageId, Now, Wall};
+
+impl Scheduler {
+    /// Everything about one message; `None`: it is not in the queue.
+    pub fn explain(&self, id: MessageId, now: Now) -> Option<Explanation> {
+        let message = self.ids.get(id)?;
+        let found = &self.messages[message];
+        let all = self.pending(message);
+        Some(Explanation {
+            message: id,
+            sender: self.symbols.get(found.sender).to_owned(),
+            arrived: wall_of_seconds(found.arrived),
+            bytes: u64::from(found.bytes),
+            priority: found.priority,
+            held: found.held_by(),
+            expires: self.expires(message),
+            recipients: all.into_iter().filter_map(|at| self.waiting(message, at, now)).collect(),
+        })
+    }
+
+    /// `local@domain` as the client wrote it.
+    pub(crate) fn address(&self, message: u32, index: u32) -> Option<String> {
+        let one = self.recipient(message, index).filter(|one| one.job != crate::store::NONE)?;
+        let (local, domain) = (self.symbols.texts.get(one.local), self.symbols.get(one.domain));
+        Some(format!("{local}@{domain}"))
+    }
+
+    fn waiting(&self, message: u32, index: u32, now: Now) -> Option<Waiting> {
+        let recipient = self.recipient(message, index)?;
+        let job = &self.jobs[recipient.job];
+        let gate = self.gate(job, now);
+        Some(Waiting {
+            recipient: index,
+            address: self.address(message, index)?,
+            hop: self.destinations[job.destination].hop.clone(),
+            next_try: next_try(&gate, now),
+            gate,
+            since: wall_of_seconds(job.since),
+            attempts: job.attempts,
+            last: self.reports.get(recipient.report).cloned(),
+        })
+    }
+
+    fn gate(&self, job: &Job, now: Now) -> Gate {
+        match job.state {
+            JobState::InFlight => Gate::InFlight,
+            JobState::Routed => Gate::Route,
+            JobState::Held => Gate::Held(self.held_by(job.message, job.destination)),
+            JobState::Waiting => Gate::RetryAt(self.clock.wall_of(job.place)),
+            JobState::Ready | JobState::Vacant => self.ready_gate(job, now),
+        }
+    }
+
+    /// In the order in which `poll` comes to them.
+    fn ready_gate(&self, job: &Job, now: Now) -> Gate {
+        let destination = &self.destinations[job.destination];
+        let limits = self.limits_at(job.destination);
+        let (nanos, wall) = (now.monotonic.nanos(), |nanos| self.clock.wall_at_nanos(nanos));
+        let allowed = destination.allowed(&limits);
+        if destination.blocked_until > nanos {
+            let last = self.reports.get(destination.last_failure).cloned();
+            let until = wall(destination.blocked_until);
+            return Gate::DestinationBackoff { until, failures: destination.failures, last };
+        }
+        if destination.in_flight >= allowed {
+            let (in_flight, connections) = (destination.in_flight, limits.connections);
+            return Gate::DestinationConcurrency { in_flight, allowed, connections };
+        }
+        if destination.rate_next > nanos {
+            return Gate::RateLimit(wall(destination.rate_next));
+        }
+        let attempts_in_flight_max = self.settings.attempts_in_flight_max;
+        if self.in_flight >= attempts_in_flight_max {
+            return Gate::ProcessLimit { attempts_in_flight_max };
+        }
+        let suspect = self.messages[job.message].losses >= SUSPECT_LOSSES;
+        if suspect && self.suspects_in_flight > 0 {
+            return Gate::Suspect;
+        }
+        Gate::FairShare { ready: destination.ready }
+    }
+}
+
+fn next_try(gate: &Gate, now: Now) -> Option<Wall> {
+    match gate {
+        Gate::RetryAt(at) | Gate::RateLimit(at) => Some(*at),
+        Gate::DestinationBackoff { until, .. } => Some(*until),
+        Gate::FairShare { .. } | Gate::Route => Some(now.wall),
+        Gate::Held(_) | Gate::InFlight | Gate::DestinationConcurrency { .. } => None,
+        Gate::ProcessLimit { .. } | Gate::Suspect => None,
+    }
+}

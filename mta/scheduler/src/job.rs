@@ -1,0 +1,327 @@
+//! Transactions: how they are made, divided, moved from one state to the next, and ended.
+//!
+//! Must never leave one in two lists, or in none that wakes it.
+
+use crate::lanes::LaneKey;
+use crate::message::{Job, JobState, MANY, Recipient};
+use crate::order::{Facts, Key, Order};
+use crate::scheduler::Scheduler;
+use crate::store::NONE;
+use mail::{Change, Report};
+
+/// A sender with at most so many ready transactions goes ahead of those with more.
+pub(crate) const LIGHT_SENDER_MAX: u32 = 100;
+
+/// Where a transaction goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    Wait(u32),
+    Ready,
+    Flight(u32),
+    Held,
+    Routed,
+}
+
+impl Scheduler {
+    /// Makes a transaction; `enter` is to follow.
+    pub(crate) fn new_job(&mut self, message: u32, destination: u32, members: Vec<u32>) -> u32 {
+        let job = self.jobs.insert(Job { message, destination, ..Job::default() });
+        self.destinations[destination].jobs += 1;
+        if self.messages[message].has(MANY) {
+            self.many[self.messages[message].recipients].jobs += 1;
+        }
+        for index in &members {
+            self.recipient_mut(message, *index).job = job;
+        }
+        self.set_members(job, members);
+        job
+    }
+
+    /// Takes some members out into a transaction of their own, of the same destination and with
+    /// as many attempts; `enter` is to follow for it.
+    pub(crate) fn divide(&mut self, job: u32, taken: Vec<u32>) -> u32 {
+        let Job { message, destination, attempts, .. } = self.jobs[job];
+        let left: Vec<u32> = match taken.len() {
+            1 => self.members(job).into_iter().filter(|index| *index != taken[0]).collect(),
+            _ => {
+                let sorted = {
+                    let mut sorted = taken.clone();
+                    sorted.sort_unstable();
+                    sorted
+                };
+                let stays = |index: &u32| sorted.binary_search(index).is_err();
+                self.members(job).into_iter().filter(stays).collect()
+            }
+        };
+        self.free_members(job);
+        self.set_members(job, left);
+        let new = self.new_job(message, destination, taken);
+        self.jobs[new].attempts = attempts;
+        new
+    }
+
+    /// Moves a transaction to another state and keeps the sums right.
+    pub(crate) fn shift(&mut self, job: u32, to: To) {
+        let message = self.jobs[job].message;
+        self.count_out(message);
+        self.leave(job);
+        self.enter(job, to);
+        self.count_in(message);
+    }
+
+    /// Puts a transaction that is in no state into one.
+    pub(crate) fn enter(&mut self, job: u32, to: To) {
+        self.jobs[job].since = self.clock.seconds();
+        let state = match to {
+            To::Wait(tick) => {
+                self.jobs[job].place = tick;
+                self.retries.insert(&mut self.jobs, job);
+                JobState::Waiting
+            }
+            To::Ready => {
+                self.line_up(job);
+                JobState::Ready
+            }
+            To::Flight(flight) => {
+                self.jobs[job].place = flight;
+                JobState::InFlight
+            }
+            To::Held => JobState::Held,
+            To::Routed => {
+                self.routed.push_back(job);
+                JobState::Routed
+            }
+        };
+        self.jobs[job].state = state;
+        self.count_state(job, state, 1);
+        if to == To::Ready {
+            self.refresh(self.jobs[job].destination);
+        }
+    }
+
+    /// Takes a transaction out of the state it is in.
+    pub(crate) fn leave(&mut self, job: u32) {
+        let state = std::mem::take(&mut self.jobs[job].state);
+        match state {
+            JobState::Waiting => self.retries.remove(&mut self.jobs, job),
+            JobState::Ready => self.step_out(job),
+            _ => {}
+        }
+        self.count_state(job, state, -1);
+    }
+
+    /// As `leave`, for one that the wheel has given out.
+    pub(crate) fn leave_popped(&mut self, job: u32) {
+        self.jobs[job].state = JobState::Vacant;
+        self.count_state(job, JobState::Waiting, -1);
+    }
+
+    fn count_state(&mut self, job: u32, state: JobState, by: i32) {
+        let message = &self.messages[self.jobs[job].message];
+        if message.has(MANY) {
+            let many = &mut self.many[message.recipients];
+            if state == JobState::Held {
+                many.held = many.held.wrapping_add_signed(by);
+            }
+            if state.is_awake() {
+                many.awake = many.awake.wrapping_add_signed(by);
+            }
+        }
+    }
+
+    /// Ends a transaction that is in no state.
+    pub(crate) fn end_job(&mut self, job: u32) {
+        self.free_members(job);
+        let Job { message, destination, .. } = self.jobs.remove(job);
+        self.destinations[destination].jobs -= 1;
+        if self.messages[message].has(MANY) {
+            self.many[self.messages[message].recipients].jobs -= 1;
+        }
+        self.refresh(destination);
+        self.idle(destination);
+    }
+
+    /// Notes that a recipient is done.
+    pub(crate) fn finish(&mut self, message: u32, index: u32) {
+        let recipient = self.recipient_mut(message, index);
+        if recipient.job == NONE {
+            return;
+        }
+        let Recipient { local, domain, report, .. } = std::mem::take(recipient);
+        self.symbols.texts.remove(local);
+        self.symbols.release(domain);
+        self.reports.release(report);
+        self.counts.recipients -= 1;
+        if self.messages[message].has(MANY) {
+            self.many[self.messages[message].recipients].left -= 1;
+        }
+    }
+
+    /// Whether all recipients are done.
+    pub(crate) fn is_done(&self, message: u32) -> bool {
+        let found = &self.messages[message];
+        match found.has(MANY) {
+            true => self.many[found.recipients].left == 0,
+            false => self.singles[found.recipients].job == NONE,
+        }
+    }
+
+    /// Lets a message of which nothing is left go. The sums do not count it any more.
+    pub(crate) fn close_message(&mut self, message: u32) -> Change {
+        if self.messages[message].links != Default::default() {
+            self.ages.remove(&mut self.messages, message);
+        }
+        let found = self.messages.remove(message);
+        self.ids.remove(found.id);
+        self.symbols.release(found.sender);
+        match found.has(MANY) {
+            true => drop(self.many.remove(found.recipients)),
+            false => drop(self.singles.remove(found.recipients)),
+        }
+        Change::Retire { message: found.id }
+    }
+
+    pub(crate) fn recipient(&self, message: u32, index: u32) -> Option<&Recipient> {
+        let found = &self.messages[message];
+        match found.has(MANY) {
+            true => self.many[found.recipients].recipients.get(index as usize),
+            false => (index == 0).then(|| &self.singles[found.recipients]),
+        }
+    }
+
+    pub(crate) fn recipient_mut(&mut self, message: u32, index: u32) -> &mut Recipient {
+        let found = &self.messages[message];
+        match found.has(MANY) {
+            true => &mut self.many[found.recipients].recipients[index as usize],
+            false => &mut self.singles[found.recipients],
+        }
+    }
+
+    pub(crate) fn recipients_len(&self, message: u32) -> u32 {
+        let found = &self.messages[message];
+        if found.has(MANY) { self.many[found.recipients].recipients.len() as u32 } else { 1 }
+    }
+
+    /// Replaces the last reply of a recipient.
+    pub(crate) fn note_report(&mut self, message: u32, index: u32, report: &Report) {
+        let new = self.reports.intern(report);
+        let old = std::mem::replace(&mut self.recipient_mut(message, index).report, new);
+        self.reports.release(old);
+    }
+
+    /// Recipients that are not done, by index.
+    pub(crate) fn pending(&self, message: u32) -> Vec<u32> {
+        let is_pending = |index: &u32| {
+            self.recipient(message, *index).is_some_and(|recipient| recipient.job != NONE)
+        };
+        (0..self.recipients_len(message)).filter(is_pending).collect()
+    }
+
+    /// The transactions of a message.
+    pub(crate) fn jobs_of(&self, message: u32) -> Vec<u32> {
+        let all = (0..self.recipients_len(message)).filter_map(|at| self.recipient(message, at));
+        let mut jobs: Vec<u32> = all.map(|one| one.job).filter(|job| *job != NONE).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        jobs
+    }
+
+    pub(crate) fn members(&self, job: u32) -> Vec<u32> {
+        let Job { members, group, .. } = self.jobs[job];
+        if group { self.groups[members].clone() } else { vec![members] }
+    }
+
+    pub(crate) fn members_len(&self, job: u32) -> usize {
+        let Job { members, group, .. } = self.jobs[job];
+        if group { self.groups[members].len() } else { 1 }
+    }
+
+    pub(crate) fn set_members(&mut self, job: u32, mut members: Vec<u32>) {
+        let group = members.len() != 1;
+        let place = if group {
+            members.shrink_to_fit();
+            self.groups.insert(members)
+        } else {
+            members[0]
+        };
+        self.jobs[job].members = place;
+        self.jobs[job].group = group;
+    }
+
+    pub(crate) fn free_members(&mut self, job: u32) {
+        let Job { members, group, .. } = self.jobs[job];
+        if group {
+            self.groups.remove(members);
+        }
+    }
+
+    /// Makes a transaction wait for its destination.
+    fn line_up(&mut self, job: u32) {
+        let Job { message, destination: at, .. } = self.jobs[job];
+        let sender = self.messages[message].sender;
+        let ready = self.symbols.ready(sender);
+        *ready += 1;
+        let light = *ready <= LIGHT_SENDER_MAX;
+        self.destinations[at].ready += 1;
+        if !self.is_fair() {
+            self.number = self.number.wrapping_add(1);
+            let drawn = self.settings.order == Order::Random;
+            let number = if drawn { self.chance.bits() as u32 } else { self.number };
+            self.jobs[job].place = number;
+            let key = self.key_of(job, self.settings.order);
+            let sorted = self.destinations[at].sorted.get_or_insert_default();
+            sorted.ready.insert((key, job));
+            return;
+        }
+        let key = self.lane_key(job);
+        let destination = &mut self.destinations[at];
+        self.lanes.push(&mut self.jobs, destination, key, job, light);
+    }
+
+    /// The inverse of `line_up`.
+    fn step_out(&mut self, job: u32) {
+        let Job { message, destination: at, .. } = self.jobs[job];
+        let sender = self.messages[message].sender;
+        *self.symbols.ready(sender) -= 1;
+        self.destinations[at].ready -= 1;
+        if self.is_fair() {
+            self.lanes.remove(&mut self.jobs, &mut self.destinations[at], job);
+        } else {
+            let key = self.key_of(job, self.settings.order);
+            if let Some(sorted) = self.destinations[at].sorted.as_deref_mut() {
+                sorted.ready.remove(&(key, job));
+            }
+        }
+        self.refresh(at);
+    }
+
+    fn lane_key(&self, job: u32) -> LaneKey {
+        let Job { message, destination, .. } = self.jobs[job];
+        let found = &self.messages[message];
+        let bulk = u64::from(found.bytes) >= self.settings.bulk_bytes_min;
+        let class = match found.priority {
+            1.. => 0,
+            0 if !bulk => 1,
+            _ => 2,
+        };
+        (destination, found.sender, class)
+    }
+
+    pub(crate) fn key_of(&self, job: u32, order: Order) -> Key {
+        let Job { message, destination, since, place, .. } = self.jobs[job];
+        let found = &self.messages[message];
+        let name = match order {
+            Order::Destination => self.destinations[destination].hop.to_string(),
+            _ => String::new(),
+        };
+        order.key(&Facts {
+            id: found.id,
+            arrived_seconds: found.arrived,
+            modified_seconds: since,
+            priority: found.priority,
+            destination,
+            destination_name: &name,
+            number: place,
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! Lists and sums of the queue.
+//!
+//! Must never look at more than `ROWS_LOOKED_AT_MAX` messages in one call.
+
+use crate::clock::wall_of_seconds;
+use crate::destination::FAILURES_MAX;
+use crate::message::{Job, JobState};
+use crate::scheduler::Scheduler;
+use crate::settings::matches;
+use crate::store::NONE;
+use crate::view::{
+    DESTINATIONS_SHOWN_MAX, DestinationSummary, Filter, Page, RECIPIENTS_SHOWN_MAX, Row,
+    RowRecipient, Summary,
+};
+use mail::{MessageId, Now};
+
+/// Messages that one call of `list` looks at.
+pub(crate) const ROWS_LOOKED_AT_MAX: usize = 10_000;
+
+impl Scheduler {
+    /// The messages above `after` that pass the filter, in the order of their ids.
+    pub fn list(&self, filter: &Filter, after: Option<MessageId>, max: usize, now: Now) -> Page {
+        let (mut rows, mut last) = (Vec::new(), after);
+        for (looked_at, (id, message)) in self.ids.after(after).enumerate() {
+            if rows.len() >= max || looked_at >= ROWS_LOOKED_AT_MAX {
+                return Page { rows, next: last };
+            }
+            last = Some(id);
+            if self.passes(filter, message, now) {
+                rows.push(self.row(message));
+            }
+        }
+        Page { rows, next: None }
+    }
+
+    /// The queue in a few numbers. Looks at every destination, but at no message.
+    pub fn summary(&self, now: Now) -> Summary {
+        let oldest = self.ids.next(None).map(|(_, message)| self.messages[message].arrived);
+        let age = oldest.map(|arrived| now.wall.since(wall_of_seconds(arrived)).as_secs());
+        let backing_off = |at: &u32| self.destinations[*at].failures >= FAILURES_MAX;
+        let busy = |at: &u32| self.destinations[*at].jobs > 0;
+        Summary {
+            messages: self.ids.len() as u64,
+            recipients: self.counts.recipients,
+            active: self.counts.active,
+            deferred: self.counts.deferred,
+            held: self.counts.held,
+            oldest_seconds: age.unwrap_or(0),
+            attempts_in_flight: self.in_flight,
+            destinations_backing_off: self.live_destinations().filter(backing_off).count() as u32,
+            destinations: self.fullest(self.live_destinations().filter(busy).collect()),
+        }
+    }
+
+    fn fullest(&self, mut all: Vec<u32>) -> Vec<DestinationSummary> {
+        let size = |at: &u32| std::cmp::Reverse((self.destinations[*at].jobs, !*at));
+        if all.len() > DESTINATIONS_SHOWN_MAX {
+            all.select_nth_unstable_by_key(DESTINATIONS_SHOWN_MAX, size);
+            all.truncate(DESTINATIONS_SHOWN_MAX);
+        }
+        all.sort_unstable_by_key(size);
+        all.into_iter().map(|at| self.destination_summary(at)).collect()
+    }
+
+    fn destination_summary(&self, at: u32) -> DestinationSummary {
+        let destination = &self.destinations[at];
+        DestinationSummary {
+            hop: destination.hop.clone(),
+            waiting: destination.jobs,
+            ready: destination.ready,
+            in_flight: destination.in_flight,
+            allowed: destination.allowed(&self.limits_at(at)),
+            failures: destination.failures,
+        }
+    }
+
+    fn passes(&self, filter: &Filter, message: u32, now: Now) -> bool {
+        let found = &self.messages[message];
+        let age = now.wall.since(wall_of_seconds(found.arrived));
+        let sender = self.symbols.get(found.sender);
+        filter.older.is_none_or(|older| age >= older)
+            && filter.state.is_none_or(|state| state == self.state_of(message))
+            && filter.sender.as_deref().is_none_or(|pattern| matches(pattern, sender))
+            && self.passes_by_recipient(filter, message)
+    }
+
+    fn passes_by_recipient(&self, filter: &Filter, message: u32) -> bool {
+        if filter.destination.is_none() && filter.recipient.is_none() {
+            return true;
+        }
+        self.pending(message).into_iter().any(|index| {
+            let Some(recipient) = self.recipient(message, index) else { return false };
+            let hop = &self.destinations[self.jobs[recipient.job].destination].hop;
+            let domain = self.symbols.get(recipient.domain);
+            let to = |pattern: &str| matches(pattern, domain) || matches(pattern, &hop.to_string());
+            let named = |pattern: &str| {
+                self.address(message, index).is_some_and(|address| matches(pattern, &address))
+            };
+            filter.destination.as_deref().is_none_or(to)
+                && filter.recipient.as_deref().is_none_or(named)
+        })
+    }
+
+    fn row(&self, message: u32) -> Row {
+        let found = &self.messages[message];
+        let pending = self.pending(message);
+        let shown = pending.iter().take(RECIPIENTS_SHOWN_MAX);
+        Row {
+            message: found.id,
+            sender: self.symbols.get(found.sender).to_owned(),
+            arrived: wall_of_seconds(found.arrived),
+            bytes: u64::from(found.bytes),
+            priority: found.priority,
+            state: self.state_of(message),
+            held: found.held_by(),
+            recipients: pending.len() as u32,
+            waiting: shown.filter_map(|index| self.row_recipient(message, *index)).collect(),
+        }
+    }
+
+    fn row_recipient(&self, message: u32, index: u32) -> Option<RowRecipient> {
+        let recipient = self.recipient(message, index).filter(|one| one.job != NONE)?;
+        let Job { destination, state, place, .. } = self.jobs[recipient.job];
+        Some(RowRecipient {
+            recipient: index,
+            address: self.address(message, index)?,
+            hop: self.destinations[destination].hop.clone(),
+            last: self.reports.get(recipient.report).cloned(),
+            due: (state == JobState::Waiting).then(|| self.clock.wall_of(place)),
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! What an operator does to single messages: hold, release, retry, delete, prefer, route anew.
+//!
+//! Must never touch a message that is not named. Selections are made with `list`.
+
+use crate::job::To;
+use crate::message::{DELETED, JobState};
+use crate::output::{HeldBy, Record};
+use crate::scheduler::Scheduler;
+use mail::{Change, MessageId, NextHop, Now};
+
+impl Scheduler {
+    /// Keeps a message from being tried; an attempt in flight is finished. False: no such message.
+    pub fn hold(&mut self, id: MessageId, now: Now) -> bool {
+        self.clock.set(now);
+        let Some(message) = self.ids.get(id) else { return false };
+        if self.messages[message].held == 0 {
+            self.hold_as(message, HeldBy::Operator);
+        }
+        true
+    }
+
+    /// Has a held message tried at once. What a route holds stays held: it needs `reroute`.
+    pub fn release(&mut self, id: MessageId, now: Now) -> bool {
+        self.clock.set(now);
+        let Some(message) = self.ids.get(id) else { return false };
+        if self.messages[message].held != 0 {
+            let mut record = Record::new(id);
+            record.changes.push(Change::Release { message: id });
+            self.record(record);
+        }
+        self.let_go(message);
+        true
+    }
+
+    /// Has what waits for the schedule tried now, and its destinations probed. Releases no hold.
+    pub fn retry_now(&mut self, id: MessageId, now: Now) -> bool {
+        self.clock.set(now);
+        let Some(message) = self.ids.get(id) else { return false };
+        for job in self.jobs_of(message) {
+            let at = self.jobs[job].destination;
+            self.destinations[at].blocked_until = 0;
+            if self.jobs[job].state == JobState::Waiting {
+                self.shift(job, To::Ready);
+            }
+            self.refresh(at);
+        }
+        true
+    }
+
+    /// Removes a message without telling its sender. An attempt in flight is finished first.
+    pub fn delete(&mut self, id: MessageId, now: Now) -> bool {
+        self.clock.set(now);
+        let Some(message) = self.ids.get(id) else { return false };
+        self.messages[message].flags |= DELETED;
+        let mut record = Record::new(id);
+        self.count_out(message);
+        for job in self.jobs_of(message) {
+            if self.jobs[job].state != JobState::InFlight {
+                self.leave(job);
+                self.give_up(job, &mut record);
+            }
+        }
+        self.close_or_count(message, &mut record);
+        self.record(record);
+        true
+    }
+
+    /// Sets a message's priority, -100 (last) to 100 (first).
+    pub fn set_priority(&mut self, id: MessageId, priority: i8, now: Now) -> bool {
+        self.clock.set(now);
+        let Some(message) = self.ids.get(id) else { return false };
+        let priority = priority.clamp(-100, 100);
+        self.prefer(message, priority);
+        let mut record = Record::new(id);
+        record.changes.push(Change::Priority { message: id, priority });
+        self.record(record);
+        true
+    }
+
+    /// Sends some recipients another way: after routes were changed, before a release.
+    pub fn reroute(&mut self, id: MessageId, routes: &[(u32, &NextHop)], now: Now) -> bool {
+        self.clock.set(now);
+        let Some(message) = self.ids.get(id) else { return false };
+        for (index, hop) in routes {
+            let Some(recipient) = self.recipient(message, *index) else { continue };
+            let Some(job) = self.jobs.get(recipient.job).map(|_| recipient.job) else { continue };
+            let found = &self.jobs[job];
+            let same = self.destinations[found.destination].hop == **hop;
+            if !same && found.state != JobState::InFlight {
+                self.reroute_one(job, *index, hop);
+            }
+        }
+        true
+    }
+
+    pub(crate) fn hold_as(&mut self, message: u32, by: HeldBy) {
+        let id = self.messages[message].id;
+        self.put_aside(message, by);
+        let mut record = Record::new(id);
+        record.changes.push(Change::Hold { message: id });
+        self.record(record);
+    }
+
+    pub(crate) fn put_aside(&mut self, message: u32, by: HeldBy) {
+        self.count_out(message);
+        self.messages[message].held = by as u8;
+        for job in self.jobs_of(message) {
+            if !matches!(self.jobs[job].state, JobState::InFlight | JobState::Held) {
+                self.leave(job);
+                self.enter(job, To::Held);
+            }
+        }
+        self.count_in(message);
+    }
+
+    pub(crate) fn let_go(&mut self, message: u32) {
+        self.count_out(message);
+        self.messages[message].held = 0;
+        self.messages[message].losses = 0;
+        for job in self.jobs_of(message) {
+            if self.jobs[job].state == JobState::Held {
+                self.leave(job);
+                let to = self.first_state(job);
+                self.enter(job, to);
+            }
+        }
+        self.count_in(message);
+    }
+
+    pub(crate) fn prefer(&mut self, message: u32, priority: i8) {
+        let jobs = self.jobs_of(message);
+        let ready = |job: &u32| self.jobs[*job].state == JobState::Ready;
+        let ready: Vec<u32> = jobs.into_iter().filter(ready).collect();
+        self.count_out(message);
+        ready.iter().for_each(|job| self.leave(*job));
+        self.messages[message].priority = priority;
+        ready.iter().for_each(|job| self.enter(*job, To::Ready));
+        self.count_in(message);
+    }
+
+    fn reroute_one(&mut self, job: u32, index: u32, hop: &NextHop) {
+        let message = self.jobs[job].message;
+        let symbol = self.recipient_mut(message, index).domain;
+        let domain = self.symbols.get(symbol).to_owned();
+        let destination = self.destination(hop, &domain);
+        self.count_out(message);
+        let (state, attempts) = (self.jobs[job].state, self.jobs[job].attempts);
+        let tick = self.jobs[job].place;
+        if self.members_len(job) > 1 {
+            let left = self.members(job).into_iter().filter(|at| *at != index).collect();
+            self.free_members(job);
+            self.set_members(job, left);
+        } else {
+            self.leave(job);
+            self.end_job(job);
+        }
+        let moved = self.new_job(message, destination, vec![index]);
+        self.jobs[moved].attempts = attempts;
+        let to = match (state, self.first_state(moved)) {
+            (JobState::Waiting, To::Ready) => To::Wait(tick),
+            (_, to) => to,
+        };
+        self.enter(moved, to);
+        self.count_in(message);
+    }
+}

@@ -1,0 +1,231 @@
+//! What became of an attempt, recipient by recipient.
+//!
+//! Must never forget a recipient: one that the outcome does not name is deferred.
+
+use crate::destination::{Health, Moment};
+use crate::job::To;
+use crate::message::{DELETED, NULL_SENDER, OVERDUE};
+use crate::output::{AttemptId, HeldBy, Notice, NoticeKind, Record, Silent, SilentBecause};
+use crate::scheduler::{Flight, Scheduler};
+use mail::{Change, Enhanced, NextHop, Now, Outcome, Reply, Report, Stage};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A lost attempt is made again after this, doubled with each loss in a row.
+const LOST_WAIT: Duration = Duration::from_millis(200);
+const LOST_WAIT_DOUBLINGS_MAX: u32 = 8;
+
+impl Scheduler {
+    /// Takes the outcomes of an attempt; an attempt that is not in flight is ignored.
+    pub fn outcome(&mut self, attempt: AttemptId, outcomes: &[(u32, Outcome)], now: Now) {
+        self.clock.set(now);
+        let Some(flight) = self.land(attempt) else { return };
+        self.learn(&flight, outcomes);
+        let job = flight.job;
+        let message = self.jobs[job].message;
+        self.messages[message].losses = 0;
+        let mut record = Record::new(self.messages[message].id);
+        self.count_out(message);
+        self.leave(job);
+        self.settle(job, outcomes, &mut record);
+        self.close_or_count(message, &mut record);
+        self.record(record);
+    }
+
+    /// The process that made an attempt died: it is made again soon, and does not count, unless
+    /// it is always this message with which the process dies.
+    pub fn attempt_lost(&mut self, attempt: AttemptId, now: Now) {
+        self.clock.set(now);
+        let Some(flight) = self.land(attempt) else { return };
+        let job = flight.job;
+        let message = self.jobs[job].message;
+        let losses = self.messages[message].losses.saturating_add(1);
+        self.messages[message].losses = losses;
+        if self.messages[message].has(DELETED) {
+            return self.end_deleted(job);
+        }
+        let doublings = u32::from(losses - 1).min(LOST_WAIT_DOUBLINGS_MAX);
+        let tick = self.clock.tick_after(LOST_WAIT * (1 << doublings));
+        let held = self.messages[message].held != 0;
+        self.shift(job, if held { To::Held } else { To::Wait(tick) });
+        if losses >= self.settings.losses_max.max(1) && !held {
+            self.hold_as(message, HeldBy::Losses);
+        }
+        self.refresh(self.jobs[job].destination);
+    }
+
+    fn learn(&mut self, flight: &Flight, outcomes: &[(u32, Outcome)]) {
+        let at = self.jobs[flight.job].destination;
+        let health = Health::of(outcomes.iter().map(|(_, outcome)| outcome));
+        let limits = self.limits_at(at);
+        let chance = self.chance.signed_unit();
+        let nanos = self.clock.nanos();
+        let moment = Moment { limits: &limits, retry: &self.settings.retry, chance, nanos };
+        if self.destinations[at].learn(health, flight.epoch, &moment) {
+            let why = outcomes.iter().map(|(_, outcome)| outcome);
+            let why = why.filter(|_| health == Health::Unreachable).map(Outcome::report).next();
+            let new = why.map_or(crate::store::NONE, |report| self.reports.intern(report));
+            let old = std::mem::replace(&mut self.destinations[at].last_failure, new);
+            self.reports.release(old);
+        }
+    }
+
+    /// Sorts the recipients of a transaction by what became of them.
+    fn settle(&mut self, job: u32, outcomes: &[(u32, Outcome)], record: &mut Record) {
+        let message = self.jobs[job].message;
+        let by_index: BTreeMap<u32, &Outcome> =
+            outcomes.iter().map(|(index, outcome)| (*index, outcome)).collect();
+        let (mut delivered, mut failed, mut left) = (Vec::new(), Vec::new(), Vec::new());
+        for index in self.members(job) {
+            match by_index.get(&index) {
+                Some(Outcome::Delivered { report, relayed }) => {
+                    delivered.push((index, (*report).clone(), *relayed));
+                }
+                Some(Outcome::Failed(report)) => failed.push((index, report.clone())),
+                Some(Outcome::Deferred(report)) => {
+                    self.note_report(message, index, report);
+                    left.push(index);
+                }
+                None => {
+                    self.note_report(message, index, &no_outcome());
+                    left.push(index);
+                }
+            }
+        }
+        self.deliver(job, delivered, record);
+        self.fail(message, failed, NoticeKind::Failed, record);
+        self.keep_trying(job, left, record);
+    }
+
+    fn deliver(&mut self, job: u32, delivered: Vec<(u32, Report, bool)>, record: &mut Record) {
+        let message = self.jobs[job].message;
+        if delivered.is_empty() {
+            return;
+        }
+        let recipients = delivered.iter().map(|(index, ..)| *index).collect();
+        record.changes.push(Change::Delivered { message: record.message, recipients });
+        let local = self.destinations[self.jobs[job].destination].hop == NextHop::Local;
+        let null = self.messages[message].has(NULL_SENDER);
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for (index, report, relayed) in delivered {
+            let wanted = !null && self.recipient_mut(message, index).notify.success();
+            self.finish(message, index);
+            match (wanted, local, relayed) {
+                (true, true, _) => ours.push((index, report)),
+                (true, false, true) => theirs.push((index, report)),
+                _ => {}
+            }
+        }
+        for (kind, recipients) in [(NoticeKind::Delivered, ours), (NoticeKind::Relayed, theirs)] {
+            if !recipients.is_empty() {
+                record.notices.push(Notice { kind, recipients });
+            }
+        }
+    }
+
+    /// Ends recipients without delivery, and tells the sender, if it may and wants to be told.
+    pub(crate) fn fail(
+        &mut self,
+        message: u32,
+        failed: Vec<(u32, Report)>,
+        kind: NoticeKind,
+        record: &mut Record,
+    ) {
+        if failed.is_empty() {
+            return;
+        }
+        let recipients = failed.iter().map(|(index, _)| *index).collect();
+        record.changes.push(Change::Failed { message: record.message, recipients });
+        let flags = self.messages[message].flags;
+        let (mut told, mut silent) = (Vec::new(), Vec::new());
+        for (index, report) in failed {
+            let wanted = self.recipient_mut(message, index).notify.failure();
+            self.finish(message, index);
+            let to = if wanted && flags & (NULL_SENDER | DELETED) == 0 {
+                &mut told
+            } else {
+                &mut silent
+            };
+            to.push((index, report));
+        }
+        if !told.is_empty() {
+            record.notices.push(Notice { kind, recipients: told });
+        }
+        if !silent.is_empty() {
+            let why = match flags {
+                flags if flags & DELETED != 0 => SilentBecause::Deleted,
+                flags if flags & NULL_SENDER != 0 => SilentBecause::NullSender,
+                _ => SilentBecause::NotifyHasNoFailure,
+            };
+            record.silent.push(Silent { why, recipients: silent });
+        }
+    }
+
+    /// Has the rest of a transaction tried again, if its time is not over.
+    fn keep_trying(&mut self, job: u32, left: Vec<u32>, record: &mut Record) {
+        let message = self.jobs[job].message;
+        self.free_members(job);
+        let done = left.is_empty();
+        self.set_members(job, left.clone());
+        if done {
+            return self.end_job(job);
+        }
+        self.jobs[job].attempts = self.jobs[job].attempts.saturating_add(1);
+        if self.messages[message].has(DELETED | OVERDUE) {
+            return self.give_up(job, record);
+        }
+        let chance = self.chance.signed_unit();
+        let wait = self.settings.retry.wait(self.jobs[job].attempts, chance);
+        let tick = self.clock.tick_after(wait);
+        let held = self.messages[message].held != 0;
+        self.enter(job, if held { To::Held } else { To::Wait(tick) });
+        self.record_due(job, &left, tick, record);
+        self.refresh(self.jobs[job].destination);
+    }
+
+    /// One change for each reply: recipients that were told the same share it.
+    fn record_due(&self, job: u32, left: &[u32], tick: u32, record: &mut Record) {
+        let message = self.jobs[job].message;
+        let mut by_report: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for index in left {
+            let report = self.recipient(message, *index).map_or(crate::store::NONE, |r| r.report);
+            by_report.entry(report).or_default().push(*index);
+        }
+        for (report, recipients) in by_report {
+            record.changes.push(Change::Due {
+                message: record.message,
+                recipients,
+                due: self.clock.wall_of(tick),
+                attempts: self.jobs[job].attempts,
+                report: self.reports.get(report).cloned().unwrap_or_else(no_outcome),
+            });
+        }
+    }
+
+    /// Retires a message of which nothing is left, or counts it in again.
+    pub(crate) fn close_or_count(&mut self, message: u32, record: &mut Record) {
+        if self.is_done(message) {
+            record.changes.push(self.close_message(message));
+        } else {
+            self.count_in(message);
+        }
+    }
+
+    /// Ends what is left of a transaction of a message that was deleted in flight.
+    fn end_deleted(&mut self, job: u32) {
+        let message = self.jobs[job].message;
+        let mut record = Record::new(self.messages[message].id);
+        self.count_out(message);
+        self.leave(job);
+        self.give_up(job, &mut record);
+        self.close_or_count(message, &mut record);
+        self.record(record);
+    }
+}
+
+/// For a recipient that the outcome of its attempt does not name.
+fn no_outcome() -> Report {
+    let reply =
+        Reply::new(451, Enhanced(4, 3, 0), "the attempt ended without a word on this recipient");
+    Report { stage: Stage::Here, reply, peer: "".into(), from_peer: false }
+}

@@ -1,0 +1,278 @@
+//! What is done next: due times pass, destinations take turns, attempts begin.
+//!
+//! Must never do more in one call than `TURN_MAX` steps.
+
+use crate::clock::TICK;
+use crate::destination::{Destination, IN_TURN};
+use crate::job::{LIGHT_SENDER_MAX, To};
+use crate::message::{Job, JobState};
+use crate::order::Order;
+use crate::output::{Attempt, AttemptId, DestinationId, Output};
+use crate::scheduler::{Flight, Scheduler};
+use crate::store::NONE;
+use mail::{Instant, Now};
+use std::cmp::Reverse;
+
+/// Records of the wheels looked at in one call.
+const TURN_MAX: u32 = 256;
+/// Destinations looked at in one call.
+const DESTINATIONS_LOOKED_AT_MAX: u32 = 256;
+/// So many turns of light senders before one of the others.
+const LIGHT_RUN_MAX: u8 = 8;
+/// A message that was lost so often in a row is a suspect: it flies alone among suspects.
+pub(crate) const SUSPECT_LOSSES: u8 = 2;
+/// A suspect that has to wait for another one looks again after so many ticks.
+const SUSPECT_WAIT_TICKS: u32 = 4;
+/// An attempt's name has its place in the low bits.
+const FLIGHT_BITS: u32 = 24;
+
+impl Scheduler {
+    /// The next thing to do; to be called until it says `None`.
+    pub fn poll(&mut self, now: Now) -> Option<Output> {
+        self.clock.set(now);
+        if let Some(record) = self.next_record() {
+            return Some(record);
+        }
+        self.follow_routes();
+        self.retire_done();
+        self.pass_due_times();
+        self.pass_timers();
+        self.next_record().or_else(|| self.next_attempt().map(Output::Attempt))
+    }
+
+    /// When `poll` has something to do, if nothing else happens.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let room = self.in_flight < self.settings.attempts_in_flight_max;
+        let turn = self.turns.iter().any(|turn| !turn.is_empty()) || !self.standing.is_empty();
+        if !self.records.is_empty()
+            || !self.routed.is_empty()
+            || !self.done.is_empty()
+            || (room && turn)
+        {
+            return Some(self.clock.now().monotonic);
+        }
+        let retry = self.retries.next().map(|tick| self.clock.instant_of(tick));
+        let age = self.ages.next().map(|tick| self.clock.instant_of(tick));
+        let timer = self.timers.peek().map(|Reverse((nanos, _))| Instant::from_nanos(*nanos));
+        [retry, age, timer].into_iter().flatten().min()
+    }
+
+    fn pass_due_times(&mut self) {
+        let (tick, mut work) = (self.clock.tick(), TURN_MAX);
+        while let Some(job) = self.retries.pop(&mut self.jobs, tick, &mut work) {
+            let message = self.jobs[job].message;
+            self.count_out(message);
+            self.leave_popped(job);
+            self.enter(job, To::Ready);
+            self.count_in(message);
+        }
+        let mut work = TURN_MAX;
+        while let Some(message) = self.ages.pop(&mut self.messages, tick, &mut work) {
+            self.come_of_age(message);
+        }
+    }
+
+    fn pass_timers(&mut self) {
+        let nanos = self.clock.nanos();
+        for _ in 0..DESTINATIONS_LOOKED_AT_MAX {
+            match self.timers.peek() {
+                Some(Reverse((when, _))) if *when <= nanos => {}
+                _ => return,
+            }
+            let Some(Reverse((when, at))) = self.timers.pop() else { return };
+            if self.destinations[at].timer == when {
+                self.destinations[at].timer = 0;
+                self.refresh(at);
+            }
+        }
+    }
+
+    fn next_attempt(&mut self) -> Option<Attempt> {
+        for _ in 0..DESTINATIONS_LOOKED_AT_MAX {
+            if self.in_flight >= self.settings.attempts_in_flight_max {
+                return None;
+            }
+            let at = self.next_destination()?;
+            if !self.may_begin(at) {
+                self.refresh(at);
+                continue;
+            }
+            if let Some(attempt) = self.next_job(at).and_then(|job| self.begin(job)) {
+                return Some(attempt);
+            }
+        }
+        None
+    }
+
+    /// The destination whose turn it is.
+    fn next_destination(&mut self) -> Option<u32> {
+        if !self.is_fair() {
+            return self.standing.first().map(|(_, at)| *at);
+        }
+        let light = !self.turns[0].is_empty()
+            && (self.light_run < LIGHT_RUN_MAX || self.turns[1].is_empty());
+        self.light_run = if light { self.light_run.saturating_add(1) } else { 0 };
+        let which = if light { 0 } else { 1 };
+        let at = self.turns[which].pop_front()?;
+        self.destinations[at].flags &= !IN_TURN[which];
+        Some(at)
+    }
+
+    fn next_job(&mut self, at: u32) -> Option<u32> {
+        let destination = &mut self.destinations[at];
+        if self.settings.order == Order::Fair {
+            return self.lanes.next(destination);
+        }
+        destination.sorted.as_deref()?.ready.first().map(|(_, job)| *job)
+    }
+
+    /// Begins an attempt, unless the message is a suspect and another one is in flight.
+    fn begin(&mut self, job: u32) -> Option<Attempt> {
+        let Job { message, destination: at, .. } = self.jobs[job];
+        let suspect = self.messages[message].losses >= SUSPECT_LOSSES;
+        if suspect && self.suspects_in_flight > 0 {
+            self.shift(job, To::Wait(self.clock.tick() + SUSPECT_WAIT_TICKS));
+            self.refresh(at);
+            return None;
+        }
+        let limits = self.limits_at(at);
+        let recipients_max = limits.recipients_per_message.max(1) as usize;
+        let epoch = self.destinations[at].epoch;
+        self.flight_number += 1;
+        let flight = self.flights.insert(Flight { attempt: 0, job, epoch, suspect });
+        let job = self.take_off(job, flight, recipients_max);
+        let attempt = self.flight_number << FLIGHT_BITS | u64::from(flight);
+        self.flights[flight].attempt = attempt;
+        self.flights[flight].job = job;
+        self.in_flight += 1;
+        self.suspects_in_flight += u32::from(suspect);
+        let nanos = self.clock.nanos();
+        self.destinations[at].begin(&limits, nanos);
+        self.refresh(at);
+        Some(Attempt {
+            attempt: AttemptId(attempt),
+            message: self.messages[message].id,
+            destination: DestinationId(at),
+            recipients: self.members(job),
+            attempts_before: self.jobs[job].attempts,
+        })
+    }
+
+    /// Puts a transaction, or as much of it as one attempt takes, in flight.
+    fn take_off(&mut self, job: u32, flight: u32, recipients_max: usize) -> u32 {
+        if self.members_len(job) <= recipients_max {
+            self.shift(job, To::Flight(flight));
+            return job;
+        }
+        let message = self.jobs[job].message;
+        let taken = self.members(job)[..recipients_max].to_vec();
+        self.count_out(message);
+        let part = self.divide(job, taken);
+        self.enter(part, To::Flight(flight));
+        self.count_in(message);
+        part
+    }
+
+    /// Whether a destination has something ready and all its gates are open.
+    pub(crate) fn may_begin(&self, at: u32) -> bool {
+        let destination = &self.destinations[at];
+        destination.ready > 0
+            && destination.in_flight < destination.allowed(&self.limits_at(at))
+            && destination.opens_at(self.clock.nanos()) == 0
+    }
+
+    /// Brings a destination's place among the others up to date after any change.
+    pub(crate) fn refresh(&mut self, at: u32) {
+        let may = self.may_begin(at);
+        let nanos = self.clock.nanos();
+        if !self.is_fair() {
+            self.stand(at, may);
+        } else if may {
+            self.line_up_destination(at);
+        }
+        let destination = &mut self.destinations[at];
+        let opens = destination.opens_at(nanos);
+        if destination.ready > 0 && opens > 0 && needs_timer(destination, opens) {
+            destination.timer = opens;
+            self.timers.push(Reverse((opens, at)));
+        }
+    }
+
+    /// Gives a destination its turn among all, and among those where a light sender is next.
+    fn line_up_destination(&mut self, at: u32) {
+        let sender = self.lanes.next_sender(&self.destinations[at]);
+        let light = sender.is_some_and(|at| *self.symbols.ready(at) <= LIGHT_SENDER_MAX);
+        let destination = &mut self.destinations[at];
+        for (which, wanted) in [light, true].into_iter().enumerate() {
+            if wanted && destination.flags & IN_TURN[which] == 0 {
+                destination.flags |= IN_TURN[which];
+                self.turns[which].push_back(at);
+            }
+        }
+    }
+
+    fn stand(&mut self, at: u32, may: bool) {
+        let Some(sorted) = self.destinations[at].sorted.as_deref_mut() else { return };
+        let stands = sorted.ready.first().filter(|_| may).map(|(key, _)| *key);
+        let stood = std::mem::replace(&mut sorted.stands, stands);
+        if stood == stands {
+            return;
+        }
+        if let Some(key) = stood {
+            self.standing.remove(&(key, at));
+        }
+        if let Some(key) = stands {
+            self.standing.insert((key, at));
+        }
+    }
+
+    /// Changes which ready ones go first. Touches every ready one: an operator's command.
+    pub fn set_order(&mut self, order: Order) {
+        if order == self.settings.order {
+            return;
+        }
+        let ready: Vec<u32> = self.ready_jobs();
+        for job in &ready {
+            self.leave(*job);
+        }
+        self.standing.clear();
+        for turn in 0..self.turns.len() {
+            while let Some(at) = self.turns[turn].pop_front() {
+                self.destinations[at].flags &= !IN_TURN[turn];
+            }
+        }
+        let live: Vec<u32> = self.live_destinations().collect();
+        live.iter().for_each(|at| self.destinations[*at].sorted = None);
+        self.settings.order = order;
+        for job in ready {
+            self.enter(job, To::Ready);
+        }
+    }
+
+    fn ready_jobs(&self) -> Vec<u32> {
+        let is_ready = |job: &&(u32, &Job)| job.1.state == JobState::Ready;
+        self.jobs.iter().filter(|job| is_ready(&job)).map(|(at, _)| at).collect()
+    }
+
+    /// The flight of an attempt, ended.
+    pub(crate) fn land(&mut self, attempt: AttemptId) -> Option<Flight> {
+        let place = (attempt.0 & ((1 << FLIGHT_BITS) - 1)) as u32;
+        if attempt.0 == 0 || self.flights.get(place)?.attempt != attempt.0 {
+            return None;
+        }
+        let flight = self.flights.remove(place);
+        self.in_flight -= 1;
+        self.suspects_in_flight -= u32::from(flight.suspect);
+        let at = self.jobs[flight.job].destination;
+        self.destinations[at].in_flight -= 1;
+        Some(flight)
+    }
+}
+
+/// One timer is enough, unless it comes too late.
+fn needs_timer(destination: &Destination, opens: u64) -> bool {
+    destination.timer == 0 || opens < destination.timer
+}
+
+const _: () = assert!(NONE as u64 > 1 << FLIGHT_BITS);
+const _: () = assert!(TICK.as_millis() as u32 * SUSPECT_WAIT_TICKS <= 1000);

@@ -1,0 +1,47 @@
+//! A queue run in a chosen order, in steps that can be timed: read, sort, begin.
+//!
+//! Must never be on the way of a message: it looks at everything, as its caller asked for.
+
+use crate::job::To;
+use crate::message::{Job, JobState};
+use crate::order::{Candidate, Candidates, Order};
+use crate::scheduler::Scheduler;
+use mail::Now;
+
+impl Scheduler {
+    /// The first step: reads what could be tried, with its keys.
+    pub fn read_candidates(&mut self, order: Order) -> Candidates {
+        let waits = |job: &Job| matches!(job.state, JobState::Waiting | JobState::Ready);
+        let waiting: Vec<u32> =
+            self.jobs.iter().filter(|(_, job)| waits(job)).map(|(at, _)| at).collect();
+        let mut all = Vec::with_capacity(waiting.len());
+        for (number, job) in waiting.into_iter().enumerate() {
+            let mut key = self.key_of(job, order);
+            match order {
+                Order::Random => key.first = self.chance.bits(),
+                Order::None => key.first = number as u64,
+                _ => {}
+            }
+            all.push(Candidate { key, job });
+        }
+        Candidates { order, all }
+    }
+
+    /// The last step: has them all tried now, in this order. Returns how many were ready or
+    /// became so.
+    pub fn run(&mut self, candidates: &Candidates, now: Now) -> usize {
+        self.clock.set(now);
+        self.set_order(candidates.order);
+        let mut begun = 0;
+        for Candidate { key, job } in &candidates.all {
+            let message = self.jobs[*job].message;
+            let same =
+                self.jobs[*job].state != JobState::Vacant && self.messages[message].id == key.id;
+            if same && self.jobs[*job].state == JobState::Waiting {
+                self.shift(*job, To::Ready);
+            }
+            begun += usize::from(same && self.jobs[*job].state == JobState::Ready);
+        }
+        begun
+    }
+}

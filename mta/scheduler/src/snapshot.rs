@@ -1,0 +1,357 @@
+//! One message as bytes and back, and the log's changes applied again after a restart.
+//!
+//! Must never tell anyone anything: what is read again has been recorded already.
+//!
+//! The bytes are a version and `Saved` in postcard.
+
+use crate::clock::wall_of_seconds;
+use crate::job::To;
+use crate::message::{DELAY_SEEN, JobState, MANY, Message, NULL_SENDER, OVERDUE, Recipient};
+use crate::output::HeldBy;
+use crate::scheduler::{Scheduler, SchedulerError};
+use crate::store::NONE;
+use mail::{Change, MessageId, NextHop, Notify, Now, Report, Wall};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Changes with the layout of `Saved`.
+const VERSION: u8 = 1;
+/// More recipients than any message has: a snapshot that says so is damaged.
+const RECIPIENTS_MAX: u32 = 10_000_000;
+/// These flags outlive a restart.
+const FLAGS_KEPT: u8 = NULL_SENDER | OVERDUE | DELAY_SEEN;
+
+#[derive(Serialize, Deserialize)]
+struct Saved<'a> {
+    id: u64,
+    arrived_seconds: u32,
+    bytes: u32,
+    #[serde(borrow)]
+    sender: &'a str,
+    priority: i8,
+    held: u8,
+    flags: u8,
+    /// Also those that are done, so that indexes stay what they are.
+    recipients: u32,
+    #[serde(borrow)]
+    jobs: Vec<SavedJob<'a>>,
+    reports: Vec<Report>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedJob<'a> {
+    hop: NextHop,
+    attempts: u16,
+    /// Wall time in microseconds; `None`: it was not waiting for the schedule.
+    due: Option<i64>,
+    #[serde(borrow)]
+    members: Vec<SavedRecipient<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedRecipient<'a> {
+    index: u32,
+    local: &'a str,
+    domain: &'a str,
+    notify: Notify,
+    delay_noticed: bool,
+    /// Index in `reports` and one; 0: none.
+    report: u32,
+}
+
+impl Scheduler {
+    /// Everything that is needed to restore a message.
+    pub fn export(&self, id: MessageId, now: Now) -> Option<Vec<u8>> {
+        let message = self.ids.get(id)?;
+        Some(self.save(message, now))
+    }
+
+    /// The next messages above `after` in the order of their ids, at most `max`.
+    pub fn export_from(
+        &self,
+        after: Option<MessageId>,
+        max: usize,
+        now: Now,
+    ) -> Vec<(MessageId, Vec<u8>)> {
+        let next = self.ids.after(after).take(max);
+        next.map(|(id, message)| (id, self.save(message, now))).collect()
+    }
+
+    /// Takes a message that `export` made into the queue again.
+    pub fn restore(&mut self, bytes: &[u8], now: Now) -> Result<MessageId, SchedulerError> {
+        self.clock.set(now);
+        let (version, bytes) = bytes.split_first().ok_or(SchedulerError::BadSnapshot)?;
+        if *version != VERSION {
+            return Err(SchedulerError::BadSnapshot);
+        }
+        let saved: Saved = postcard::from_bytes(bytes).map_err(|_| SchedulerError::BadSnapshot)?;
+        let id = MessageId(saved.id);
+        if self.ids.get(id).is_some() {
+            return Err(SchedulerError::Duplicate(id));
+        }
+        if !saved.is_sound() {
+            return Err(SchedulerError::BadSnapshot);
+        }
+        self.load(&saved);
+        Ok(id)
+    }
+
+    /// Applies a change that the log holds; one about an unknown message is ignored.
+    pub fn apply(&mut self, change: &Change, now: Now) {
+        self.clock.set(now);
+        let Some(message) = self.ids.get(change.message()) else { return };
+        match change {
+            Change::Delivered { recipients, .. } | Change::Failed { recipients, .. } => {
+                self.apply_done(message, recipients);
+            }
+            Change::Due { recipients, due, attempts, report, .. } => {
+                self.apply_due(message, recipients, *due, *attempts, report);
+            }
+            Change::DelayNoticed { recipients, .. } => {
+                let known = recipients.iter().filter(|at| **at < self.recipients_len(message));
+                let known: Vec<u32> = known.copied().collect();
+                known
+                    .into_iter()
+                    .for_each(|at| self.recipient_mut(message, at).delay_noticed = true);
+            }
+            Change::Hold { .. } => self.put_aside(message, HeldBy::Operator),
+            Change::Release { .. } => self.let_go(message),
+            Change::Priority { priority, .. } => self.prefer(message, *priority),
+            Change::Retire { .. } => self.apply_retire(message),
+        }
+    }
+
+    fn save(&self, message: u32, now: Now) -> Vec<u8> {
+        let found = &self.messages[message];
+        let mut reports = Vec::new();
+        let jobs = self.jobs_of(message);
+        let jobs = jobs.into_iter().map(|job| self.save_job(job, &mut reports, now)).collect();
+        let all: Vec<Report> =
+            reports.iter().filter_map(|report| self.reports.get(*report).cloned()).collect();
+        let saved = Saved {
+            id: found.id.0,
+            arrived_seconds: found.arrived,
+            bytes: found.bytes,
+            sender: self.symbols.get(found.sender),
+            priority: found.priority,
+            held: found.held,
+            flags: found.flags & FLAGS_KEPT,
+            recipients: self.recipients_len(message),
+            jobs,
+            reports: all,
+        };
+        postcard::to_extend(&saved, vec![VERSION]).expect("memory takes any number of bytes")
+    }
+
+    fn save_job(&self, job: u32, reports: &mut Vec<u32>, now: Now) -> SavedJob<'_> {
+        let found = &self.jobs[job];
+        let due = match found.state {
+            JobState::Waiting => Some(self.clock.wall_of(found.place).micros()),
+            // A restart in the middle of an attempt is a lost attempt.
+            JobState::InFlight => Some(now.wall.micros()),
+            _ => None,
+        };
+        let members = self.members(job);
+        SavedJob {
+            hop: self.destinations[found.destination].hop.clone(),
+            attempts: found.attempts,
+            due,
+            members: members
+                .into_iter()
+                .filter_map(|index| self.save_recipient(found.message, index, reports))
+                .collect(),
+        }
+    }
+
+    fn save_recipient(
+        &self,
+        message: u32,
+        index: u32,
+        reports: &mut Vec<u32>,
+    ) -> Option<SavedRecipient<'_>> {
+        let one = self.recipient(message, index)?;
+        let report = match reports.iter().position(|report| *report == one.report) {
+            _ if one.report == NONE => 0,
+            Some(at) => at + 1,
+            None => {
+                reports.push(one.report);
+                reports.len()
+            }
+        };
+        Some(SavedRecipient {
+            index,
+            local: self.symbols.texts.get(one.local),
+            domain: self.symbols.get(one.domain),
+            notify: one.notify,
+            delay_noticed: one.delay_noticed,
+            report: report as u32,
+        })
+    }
+
+    fn load(&mut self, saved: &Saved) {
+        let message = self.load_message(saved);
+        for job in &saved.jobs {
+            self.load_job(message, job);
+        }
+        self.count_in(message);
+        self.start_age(message, wall_of_seconds(saved.arrived_seconds));
+    }
+
+    fn load_message(&mut self, saved: &Saved) -> u32 {
+        let mut all = vec![Recipient::default(); saved.recipients as usize];
+        for one in saved.jobs.iter().flat_map(|job| &job.members) {
+            let report = (one.report as usize).checked_sub(1).and_then(|at| saved.reports.get(at));
+            all[one.index as usize] = Recipient {
+                local: self.symbols.texts.insert(one.local),
+                domain: self.symbols.intern(one.domain),
+                job: NONE,
+                report: report.map_or(NONE, |report| self.reports.intern(report)),
+                notify: one.notify,
+                delay_noticed: one.delay_noticed,
+            };
+        }
+        let done = all.iter().filter(|one| one.local == NONE).count() as u32;
+        let many = if all.len() > 1 { MANY } else { 0 };
+        let recipients = self.keep_recipients(all);
+        self.counts.recipients -= u64::from(done);
+        if many != 0 {
+            self.many[recipients].left -= done;
+        }
+        let sender = self.symbols.intern(saved.sender);
+        let message = self.messages.insert(Message {
+            id: MessageId(saved.id),
+            arrived: saved.arrived_seconds,
+            bytes: saved.bytes,
+            sender,
+            recipients,
+            priority: saved.priority,
+            held: saved.held,
+            flags: saved.flags & FLAGS_KEPT | many,
+            ..Message::default()
+        });
+        self.ids.insert(MessageId(saved.id), message);
+        message
+    }
+
+    fn load_job(&mut self, message: u32, saved: &SavedJob) {
+        let Some(first) = saved.members.first() else { return };
+        let destination = self.destination(&saved.hop, first.domain);
+        let members = saved.members.iter().map(|one| one.index).collect();
+        let job = self.new_job(message, destination, members);
+        self.jobs[job].attempts = saved.attempts;
+        let to = match (self.first_state(job), saved.due) {
+            (To::Ready, Some(due)) => self.wait_until(Wall::from_micros(due)),
+            (to, _) => to,
+        };
+        self.enter(job, to);
+    }
+
+    /// A due time of before the restart; a clock that went wrong never makes it far away.
+    fn wait_until(&self, due: Wall) -> To {
+        let retry = &self.settings.retry;
+        let longest = retry.longest.max(retry.first).mul_f64(1.0 + retry.jitter.clamp(0.0, 1.0));
+        match due.since(self.clock.now().wall).min(longest) {
+            Duration::ZERO => To::Ready,
+            wait => To::Wait(self.clock.tick_after(wait)),
+        }
+    }
+
+    fn apply_done(&mut self, message: u32, recipients: &[u32]) {
+        self.count_out(message);
+        for index in recipients {
+            let Some(job) = self.job_of(message, *index) else { continue };
+            if self.members_len(job) > 1 {
+                let left = self.members(job).into_iter().filter(|at| at != index).collect();
+                self.free_members(job);
+                self.set_members(job, left);
+            } else {
+                self.leave(job);
+                self.end_job(job);
+            }
+            self.finish(message, *index);
+        }
+        self.count_in(message);
+        if self.is_done(message) {
+            self.done.push_back(self.messages[message].id);
+        }
+    }
+
+    /// Recipients of one attempt come in several changes if they were told different things;
+    /// they stay together.
+    fn apply_due(&mut self, message: u32, all: &[u32], due: Wall, attempts: u16, why: &Report) {
+        let known: Vec<u32> =
+            all.iter().copied().filter(|at| self.job_of(message, *at).is_some()).collect();
+        known.iter().for_each(|index| self.note_report(message, *index, why));
+        self.count_out(message);
+        let mut by_job: std::collections::BTreeMap<u32, Vec<u32>> = Default::default();
+        for index in known {
+            let job = self.job_of(message, index).expect("known ones have one");
+            by_job.entry(job).or_default().push(index);
+        }
+        for (job, members) in by_job {
+            self.apply_due_to(job, members, due, attempts);
+        }
+        self.count_in(message);
+    }
+
+    fn apply_due_to(&mut self, job: u32, members: Vec<u32>, due: Wall, attempts: u16) {
+        let message = self.jobs[job].message;
+        let job = if self.members_len(job) == members.len() {
+            self.leave(job);
+            job
+        } else if let Some((before, target, when)) = self.last_due
+            && (before, when) == (message, due.micros())
+            && target != job
+            && self.jobs[target].message == message
+            && self.jobs[target].destination == self.jobs[job].destination
+        {
+            return self.join(job, target, members);
+        } else {
+            self.divide(job, members)
+        };
+        self.jobs[job].attempts = attempts;
+        let to = match self.first_state(job) {
+            To::Ready => self.wait_until(due),
+            to => to,
+        };
+        self.enter(job, to);
+        self.last_due = Some((message, job, due.micros()));
+    }
+
+    /// Moves members from one transaction to another of the same destination.
+    fn join(&mut self, from: u32, to: u32, members: Vec<u32>) {
+        let message = self.jobs[from].message;
+        let stays = |index: &u32| !members.contains(index);
+        let left: Vec<u32> = self.members(from).into_iter().filter(stays).collect();
+        let mut joined = self.members(to);
+        joined.extend(&members);
+        members.iter().for_each(|index| self.recipient_mut(message, *index).job = to);
+        for (job, members) in [(from, left), (to, joined)] {
+            self.free_members(job);
+            self.set_members(job, members);
+        }
+    }
+
+    fn apply_retire(&mut self, message: u32) {
+        self.apply_done(message, &self.pending(message));
+        self.count_out(message);
+        self.close_message(message);
+    }
+
+    fn job_of(&self, message: u32, index: u32) -> Option<u32> {
+        self.recipient(message, index).map(|one| one.job).filter(|job| *job != NONE)
+    }
+}
+
+impl Saved<'_> {
+    /// Each recipient at most once, each within bounds, each transaction with one.
+    fn is_sound(&self) -> bool {
+        let members: usize = self.jobs.iter().map(|job| job.members.len()).sum();
+        let mut seen = std::collections::BTreeSet::new();
+        let fits = |one: &SavedRecipient| one.index < self.recipients && seen.insert(one.index);
+        members > 0
+            && self.recipients <= RECIPIENTS_MAX
+            && self.jobs.iter().all(|job| !job.members.is_empty())
+            && self.jobs.iter().flat_map(|job| &job.members).all(fits)
+    }
+}

@@ -1,0 +1,18 @@
+//! The flat memory under the scheduler: slabs, texts, symbols, reports, ids.
+//!
+//! Must never know what a message waits for.
+
+pub(crate) mod ids;
+pub(crate) mod reports;
+pub(crate) mod shards;
+pub(crate) mod slab;
+pub(crate) mod symbols;
+pub(crate) mod texts;
+
+pub(crate) use ids::IdIndex;
+pub(crate) use reports::Reports;
+pub(crate) use slab::Slab;
+pub(crate) use symbols::Symbols;
+
+/// No place: the end of a list, an absent index.
+pub(crate) const NONE: u32 = u32::MAX;

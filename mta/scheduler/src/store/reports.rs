@@ -1,0 +1,122 @@
+//! The last replies of peers, each stored once and counted, within a bound of memory.
+//!
+//! Must never grow past `REPORT_BYTES_MAX` but by what is said without a peer's words.
+
+use super::shards::{Shards, hash_with};
+use super::{NONE, Slab};
+use mail::{Reply, Report};
+
+/// Text of all replies kept. Past it a new reply keeps stage and codes and loses its words,
+/// which then stand in the log only.
+pub(crate) const REPORT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+const WORDS_LOST: &str = "(the words of this reply are in the log only)";
+
+#[derive(Debug)]
+pub(crate) struct Reports {
+    entries: Slab<Entry>,
+    table: Shards,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    uses: u32,
+    report: Option<Box<Report>>,
+}
+
+impl Reports {
+    pub fn new(seed: u64, bytes_max: usize) -> Self {
+        Reports { entries: Slab::new(), table: Shards::new(seed), bytes: 0, bytes_max }
+    }
+
+    /// Names a report, and counts one use of it.
+    pub fn intern(&mut self, report: &Report) -> u32 {
+        if let Some(at) = self.find(report) {
+            return at;
+        }
+        if self.bytes + weight(report) <= self.bytes_max {
+            return self.insert(report.clone());
+        }
+        let short = without_words(report);
+        self.find(&short).unwrap_or_else(|| self.insert(short))
+    }
+
+    /// Ends one use.
+    pub fn release(&mut self, at: u32) {
+        if at == NONE {
+            return;
+        }
+        self.entries[at].uses -= 1;
+        if self.entries[at].uses == 0 {
+            let hash = self.table.hash(self.entries[at].report.as_deref());
+            self.table.remove(hash, at);
+            let report = self.entries.remove(at).report;
+            self.bytes -= report.as_deref().map_or(0, weight);
+        }
+    }
+
+    pub fn get(&self, at: u32) -> Option<&Report> {
+        if at == NONE { None } else { self.entries[at].report.as_deref() }
+    }
+
+    fn find(&mut self, report: &Report) -> Option<u32> {
+        let hash = self.table.hash(Some(report));
+        let entries = &self.entries;
+        let at = self.table.find(hash, |at| entries[at].report.as_deref() == Some(report))?;
+        self.entries[at].uses += 1;
+        Some(at)
+    }
+
+    fn insert(&mut self, report: Report) -> u32 {
+        self.bytes += weight(&report);
+        let hash = self.table.hash(Some(&report));
+        let at = self.entries.insert(Entry { uses: 1, report: Some(Box::new(report)) });
+        let (entries, seed) = (&self.entries, self.table.seed());
+        self.table.insert(hash, at, |at| hash_with(seed, entries[at].report.as_deref()));
+        at
+    }
+}
+
+fn weight(report: &Report) -> usize {
+    size_of::<Report>() + report.reply.text.len() + report.peer.len()
+}
+
+fn without_words(report: &Report) -> Report {
+    let reply = Reply { text: WORDS_LOST.into(), ..report.reply.clone() };
+    Report { reply, peer: "".into(), ..report.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::Stage;
+
+    fn report(text: &str) -> Report {
+        let reply = Reply::plain(450, text);
+        Report { stage: Stage::Rcpt, reply, peer: "mx".into(), from_peer: true }
+    }
+
+    #[test]
+    fn past_the_bound_a_reply_loses_its_words_and_the_memory_stays_bounded() {
+        let mut reports = Reports::new(1, 2000);
+        let all: Vec<u32> =
+            (0..1000).map(|n| reports.intern(&report(&format!("try later, {n}")))).collect();
+        assert_eq!(reports.get(all[0]).unwrap().reply.text.as_ref(), "try later, 0");
+        let last = reports.get(all[999]).unwrap();
+        assert_eq!((last.reply.code, last.reply.text.as_ref()), (450, WORDS_LOST));
+        assert_eq!(all[998], all[999]);
+        assert!(reports.bytes < 2500, "{}", reports.bytes);
+        all.into_iter().for_each(|at| reports.release(at));
+        assert_eq!(reports.bytes, 0);
+    }
+
+    #[test]
+    fn equal_replies_share_one_place() {
+        let mut reports = Reports::new(1, 1 << 20);
+        let first = reports.intern(&report("a"));
+        assert_eq!(reports.intern(&report("a")), first);
+        assert_ne!(reports.intern(&report("b")), first);
+    }
+}

@@ -1,0 +1,56 @@
+//! A hash table of places in many small ones: when one grows, only a small part is moved.
+//!
+//! Must never own what it finds: keys stay where the places lead.
+
+use hashbrown::HashTable;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Small tables; at ten million entries growing one moves forty thousand.
+const SHARDS: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Shards {
+    tables: Vec<HashTable<u32>>,
+    seed: u64,
+}
+
+impl Shards {
+    /// `seed` keeps strangers from choosing texts that collide.
+    pub fn new(seed: u64) -> Self {
+        Shards { tables: (0..SHARDS).map(|_| HashTable::new()).collect(), seed }
+    }
+
+    pub fn hash(&self, key: impl Hash) -> u64 {
+        hash_with(self.seed, key)
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        self.tables[shard(hash)].find(hash, |at| is(*at)).copied()
+    }
+
+    pub fn insert(&mut self, hash: u64, at: u32, hash_of: impl Fn(u32) -> u64) {
+        self.tables[shard(hash)].insert_unique(hash, at, |at| hash_of(*at));
+    }
+
+    pub fn remove(&mut self, hash: u64, at: u32) {
+        if let Ok(entry) = self.tables[shard(hash)].find_entry(hash, |other| *other == at) {
+            entry.remove();
+        }
+    }
+}
+
+pub(crate) fn hash_with(seed: u64, key: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write_u64(seed);
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The table itself uses the lowest and the highest seven bits.
+fn shard(hash: u64) -> usize {
+    (hash >> 40) as usize % SHARDS
+}

@@ -1,0 +1,90 @@
+//! Texts that many messages share, each stored once and counted: senders and domains.
+//!
+//! Must never give a symbol back while someone counts on it.
+
+use super::shards::{Shards, hash_with};
+use super::texts::{Texts, cut};
+use super::{NONE, Slab};
+
+#[derive(Debug)]
+pub(crate) struct Symbols {
+    pub texts: Texts,
+    entries: Slab<Entry>,
+    table: Shards,
+}
+
+#[derive(Debug)]
+struct Entry {
+    text: u32,
+    uses: u32,
+    /// Of a sender: how many transactions are ready, to know who floods and who does not.
+    ready: u32,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Entry { text: NONE, uses: 0, ready: 0 }
+    }
+}
+
+impl Symbols {
+    pub fn new(seed: u64) -> Self {
+        Symbols { texts: Texts::new(), entries: Slab::new(), table: Shards::new(seed) }
+    }
+
+    /// Names a text, and counts one use of it.
+    pub fn intern(&mut self, text: &str) -> u32 {
+        let text = cut(text);
+        let hash = self.table.hash(text);
+        let (entries, texts) = (&self.entries, &self.texts);
+        if let Some(at) = self.table.find(hash, |at| texts.get(entries[at].text) == text) {
+            self.entries[at].uses += 1;
+            return at;
+        }
+        let text = self.texts.insert(text);
+        let at = self.entries.insert(Entry { text, uses: 1, ready: 0 });
+        let (entries, texts, seed) = (&self.entries, &self.texts, self.table.seed());
+        self.table.insert(hash, at, |at| hash_with(seed, texts.get(entries[at].text)));
+        at
+    }
+
+    /// Ends one use.
+    pub fn release(&mut self, at: u32) {
+        if at == NONE {
+            return;
+        }
+        self.entries[at].uses -= 1;
+        if self.entries[at].uses == 0 {
+            let hash = self.table.hash(self.get(at));
+            self.table.remove(hash, at);
+            let entry = self.entries.remove(at);
+            self.texts.remove(entry.text);
+        }
+    }
+
+    pub fn get(&self, at: u32) -> &str {
+        self.texts.get(self.entries[at].text)
+    }
+
+    pub fn ready(&mut self, at: u32) -> &mut u32 {
+        &mut self.entries[at].ready
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_one_symbol_until_its_last_use_ends() {
+        let mut symbols = Symbols::new(1);
+        let names: Vec<String> = (0..5000).map(|n| format!("name{n}")).collect();
+        let all: Vec<u32> = names.iter().map(|name| symbols.intern(name)).collect();
+        assert_eq!(symbols.intern("name42"), all[42]);
+        symbols.release(all[42]);
+        assert_eq!(symbols.get(all[42]), "name42");
+        symbols.release(all[42]);
+        assert_eq!(symbols.intern("another"), all[42]);
+        assert_eq!(symbols.intern("name4999"), all[4999]);
+    }
+}
