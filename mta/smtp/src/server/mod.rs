@@ -24,9 +24,11 @@ mod header;
 mod hello;
 mod mail;
 mod rcpt;
+mod reading;
 mod replies;
 mod session;
 mod settings;
+mod telling;
 
 #[cfg(test)]
 mod tests;

@@ -7,10 +7,8 @@ use super::bdat::Chunk;
 use super::body::Body;
 use super::clock::Clock;
 use super::rcpt::Seen;
-use super::{Event, Server, Settings, Verdict, replies};
-use crate::command::{self, Command, CommandError};
+use super::{Event, Server, Verdict};
 use mail::{Durable, Enhanced, Instant, Now, Protocol, Reply};
-use memchr::memchr;
 use std::sync::Arc;
 
 /// The receiving end of one connection.
@@ -19,22 +17,22 @@ pub struct Session {
     pub(super) server: Arc<Server>,
     pub(super) state: State,
     /// The beginning of a command whose end has not come.
-    line: Vec<u8>,
-    output: Vec<u8>,
+    pub(super) line: Vec<u8>,
+    pub(super) output: Vec<u8>,
     /// The reply to a command after which the client must wait (RFC 2920 3.1), or the greeting,
     /// is in `output`: bytes offered before it was taken were sent too early.
-    client_must_wait: bool,
-    ready: Option<Event>,
-    reset_due: bool,
-    close_due: bool,
+    pub(super) client_must_wait: bool,
+    pub(super) ready: Option<Event>,
+    pub(super) reset_due: bool,
+    pub(super) close_due: bool,
     pub(super) hello: Option<Protocol>,
     pub(super) transaction: Option<Transaction>,
     pub(super) seen: Seen,
-    mails: u32,
-    errors: u32,
-    idle_commands: u32,
+    pub(super) mails: u32,
+    pub(super) errors: u32,
+    pub(super) idle_commands: u32,
     /// No more bytes will come, or we are to stop: over after what is under way.
-    ending: Ending,
+    pub(super) ending: Ending,
     pub(super) clock: Clock,
 }
 
@@ -73,7 +71,7 @@ pub(super) struct Transaction {
 
 /// How the session comes to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+pub(super) enum Ending {
     NotYet,
     /// The client has closed its side.
     Eof,
@@ -267,251 +265,5 @@ impl Session {
     /// Nothing more will be read.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
-    }
-}
-
-/// Reading.
-impl Session {
-    pub(super) fn settings(&self) -> &Settings {
-        &self.server.settings
-    }
-
-    fn is_reading(&self) -> bool {
-        let told = self.ready.is_none() && !self.reset_due;
-        let heard = self.output.len() < self.server.settings.output_bytes_max;
-        told && heard && !self.is_closed() && !self.awaits_answer()
-    }
-
-    /// Bytes came before the client can have seen the reply it has to wait for.
-    fn is_too_early(&mut self, bytes: &[u8]) -> bool {
-        if bytes.is_empty() || !self.client_must_wait || self.is_closed() || self.awaits_answer() {
-            return false;
-        }
-        self.client_must_wait = false;
-        !self.output.is_empty()
-    }
-
-    fn out_of_step(&mut self) {
-        if *self.output == *self.server.greeting {
-            self.output.clear();
-        }
-        self.say(replies::OUT_OF_STEP);
-        self.close();
-    }
-
-    /// Uses at least one byte.
-    fn step(&mut self, bytes: &[u8], now: Instant) -> usize {
-        match std::mem::replace(&mut self.state, State::ExpectCommand) {
-            State::ExpectCommand => self.read_command(bytes, now),
-            State::ExpectBody(body) => self.read_body(body, bytes, now),
-            State::ExpectChunk(chunk) => self.read_chunk(chunk, bytes, now),
-            other => unreachable!("{other:?} does not read"),
-        }
-    }
-
-    /// A command ends in CRLF; a bare LF passes here, where no two servers can differ on what
-    /// it ends.
-    fn read_command(&mut self, bytes: &[u8], now: Instant) -> usize {
-        if self.line.is_empty() && command::starts_foreign(bytes[0]) {
-            self.say(replies::FOREIGN);
-            self.close();
-            return bytes.len();
-        }
-        let max = self.settings().command_bytes_max;
-        let end = memchr(b'\n', bytes);
-        let used = end.map_or(bytes.len(), |end| end + 1);
-        if self.line.len() + used > max {
-            self.say(replies::LINE_TOO_LONG);
-            self.close();
-            return bytes.len();
-        }
-        if end.is_none() {
-            self.line.extend_from_slice(bytes);
-            return used;
-        }
-        self.clock.command(now);
-        let alone = used == bytes.len();
-        if self.line.is_empty() {
-            self.run_line(&bytes[..used], alone);
-        } else {
-            let mut line = std::mem::take(&mut self.line);
-            line.extend_from_slice(&bytes[..used]);
-            self.run_line(&line, alone);
-            line.clear();
-            self.line = line;
-        }
-        used
-    }
-
-    fn run_line(&mut self, line: &[u8], alone: bool) {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match command::parse(line) {
-            Ok(command) => self.run(command, alone),
-            Err(CommandError::Foreign) => {
-                self.say(replies::FOREIGN);
-                self.close();
-            }
-            Err(CommandError::BadChunk) => {
-                self.say(replies::BAD_CHUNK);
-                self.close();
-            }
-            Err(error) => self.wrong(&replies::bad_command(error)),
-        }
-    }
-
-    /// `alone`: nothing came after the line, as it must be where the client has to wait.
-    fn run(&mut self, command: Command<'_>, alone: bool) {
-        use Command::*;
-        match command {
-            Helo(_) | Ehlo(_) | Lhlo(_) | Data if !alone => self.out_of_step(),
-            Helo(name) => self.hello(name, Protocol::Smtp),
-            Ehlo(name) => self.hello(name, Protocol::Esmtp),
-            Lhlo(name) => self.hello(name, Protocol::Lmtp),
-            Mail(path) => self.mail(path),
-            Rcpt(path) => self.rcpt(path),
-            Data => self.data(),
-            Bdat { size, last } => self.bdat(size, last),
-            Rset => {
-                self.give_up_transaction();
-                self.idle_command(replies::OK);
-            }
-            Noop => self.idle_command(replies::OK),
-            Vrfy => self.idle_command(replies::VRFY),
-            Help => self.idle_command(replies::HELP),
-            Quit => {
-                self.say(replies::BYE);
-                self.close();
-            }
-            Expn => self.wrong(&Reply::new(502, Enhanced(5, 5, 1), "EXPN command is disabled")),
-            Auth => self.wrong(&replies::out_of_order("Error: authentication not enabled")),
-            Unimplemented => {
-                self.wrong(&Reply::new(502, Enhanced(5, 5, 1), "Error: command not implemented"));
-            }
-        }
-        self.end_if_due();
-    }
-}
-
-/// Telling client and driver.
-impl Session {
-    pub(super) fn say(&mut self, text: &[u8]) {
-        self.output.extend_from_slice(text);
-    }
-
-    pub(super) fn say_reply(&mut self, reply: &Reply) {
-        reply.encode(&mut self.output);
-        if matches!(reply.code, 421 | 521) {
-            self.close();
-        }
-    }
-
-    /// One reply, or with LMTP one for each recipient (RFC 2033 4.2).
-    pub(super) fn reply_for_body(&mut self, reply: &Reply) {
-        let recipients = self.transaction.as_ref().map_or(1, |transaction| transaction.recipients);
-        let times = if self.settings().lmtp { recipients } else { 1 };
-        for _ in 0..times {
-            reply.encode(&mut self.output);
-        }
-        if matches!(reply.code, 421 | 521) {
-            self.close();
-        }
-    }
-
-    /// The client's next bytes may come only after it has read the reply now in `output`.
-    pub(super) fn client_must_wait(&mut self) {
-        self.client_must_wait = true;
-    }
-
-    /// Hands an event to the driver, and waits for its verdict.
-    pub(super) fn ask(&mut self, event: Event, asked: Asked) {
-        self.ready = Some(event);
-        self.state = State::ExpectVerdict(asked);
-    }
-
-    pub(super) fn tell(&mut self, event: Event) {
-        self.ready = Some(event);
-    }
-
-    /// The client's mistake.
-    pub(super) fn wrong(&mut self, reply: &Reply) {
-        self.say_reply(reply);
-        self.errors += 1;
-        if self.errors >= self.settings().errors_max && !self.is_closed() {
-            self.close_with(Enhanced(4, 7, 0), "Error: too many errors");
-        }
-    }
-
-    /// A command that moves nothing; a few are free.
-    fn idle_command(&mut self, text: &[u8]) {
-        self.say(text);
-        self.idle_commands += 1;
-        if self.idle_commands > self.settings().idle_commands_max {
-            self.errors += 1;
-            if self.errors >= self.settings().errors_max {
-                self.close_with(Enhanced(4, 7, 0), "Error: too many errors");
-            }
-        }
-    }
-
-    /// Counts a transaction; false: it is one too many, and the connection ends.
-    pub(super) fn count_mail(&mut self) -> bool {
-        self.mails = self.mails.saturating_add(1);
-        let fits = self.settings().mails_max.is_none_or(|max| self.mails <= max);
-        if !fits {
-            self.close_with(Enhanced(4, 7, 0), "Error: too many messages in one connection");
-        }
-        fits
-    }
-
-    /// The transaction is over, and the driver knows.
-    pub(super) fn forget_transaction(&mut self) {
-        self.transaction = None;
-        self.seen.clear();
-        self.clock.end_transaction();
-    }
-
-    /// The transaction is over, and the driver is told.
-    pub(super) fn give_up_transaction(&mut self) {
-        self.doom();
-        self.forget_transaction();
-    }
-
-    /// The driver is told to drop the transaction; its end is still waited for.
-    pub(super) fn doom(&mut self) {
-        let Some(transaction) = &mut self.transaction else { return };
-        if !transaction.doomed {
-            transaction.doomed = true;
-            self.ready = None;
-            self.reset_due = true;
-        }
-    }
-
-    fn close_with(&mut self, enhanced: Enhanced, why: &str) {
-        let reply = replies::closing(enhanced, &self.settings().hostname, why);
-        reply.encode(&mut self.output);
-        self.close();
-    }
-
-    pub(super) fn close(&mut self) {
-        if !self.is_closed() {
-            self.give_up_transaction();
-            self.line = Vec::new();
-            self.state = State::Closed;
-            self.close_due = true;
-        }
-    }
-
-    /// Ends the session after `eof` or `shutdown`, as soon as it can end.
-    fn end_if_due(&mut self) {
-        if self.is_closed() || self.awaits_answer() {
-            return;
-        }
-        match self.ending {
-            Ending::NotYet => {}
-            Ending::Eof => self.close(),
-            Ending::Shutdown if self.transaction.is_some() => {}
-            Ending::Shutdown => self.close_with(Enhanced(4, 3, 2), "Service shutting down"),
-        }
     }
 }
