@@ -1,0 +1,175 @@
+//! The filter of system calls, made from the role's table, and what is said by a process that dies
+//! of it (X203). Must never let a denied call pass as a mere error.
+
+use super::profiles::{Calls, Group, Only, calls, refused};
+use super::{JailError, Role, names};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter_all_threads,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// With it ends a process that made a call that it had given up: as a shell shows SIGSYS.
+pub const DENIED_EXIT_CODE: i32 = 128 + libc::SIGSYS;
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Installs the role's filter in all threads, for good; says how many calls are left.
+pub(super) fn filter(role: Role) -> Result<usize, JailError> {
+    report_denials(role)?;
+    let failed = |error: seccompiler::Error| JailError::Filter(error.to_string());
+    let quiet = quiet_rules(role);
+    if !quiet.is_empty() {
+        let action = SeccompAction::Errno(libc::ENOSYS as u32);
+        let program = program(quiet, SeccompAction::Allow, action)?;
+        apply_filter_all_threads(&program).map_err(failed)?;
+    }
+    let (groups, mismatch, matched) = match calls(role) {
+        Calls::Only(groups) => (groups, SeccompAction::Trap, SeccompAction::Allow),
+        Calls::AllBut(groups) => (groups, SeccompAction::Allow, SeccompAction::Trap),
+    };
+    let mut rules = rules(groups)?;
+    if let Calls::Only(_) = calls(role) {
+        // Of two filters the stricter wins: what the first refuses, this one has to let through.
+        let quiet = refused(role).iter().filter_map(|name| names::number(name));
+        rules.extend(quiet.map(|number| (number, Vec::new())));
+    }
+    let count = rules.len();
+    apply_filter_all_threads(&program(rules, mismatch, matched)?).map_err(failed)?;
+    Ok(match calls(role) {
+        Calls::Only(_) => count - refused(role).len().min(count),
+        Calls::AllBut(_) => names::count() - count,
+    })
+}
+
+fn quiet_rules(role: Role) -> Rules {
+    refused(role).iter().filter_map(|name| Some((names::number(name)?, Vec::new()))).collect()
+}
+
+fn rules(groups: &[&Group]) -> Result<Rules, JailError> {
+    let mut rules = Rules::new();
+    for group in groups {
+        let conditions = conditions(group.only)?;
+        for number in group.calls.iter().filter_map(|name| names::number(name)) {
+            rules.insert(number, conditions.clone());
+        }
+    }
+    Ok(rules)
+}
+
+/// One of them must hold; an empty list always does.
+fn conditions(only: Only) -> Result<Vec<SeccompRule>, JailError> {
+    let one = |argument, compare, value| {
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, compare, value)?;
+        SeccompRule::new(vec![condition])
+    };
+    // The kernel looks at the low half only of arguments that are an `int`.
+    let int = |argument, value| {
+        let condition =
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
+        SeccompRule::new(vec![condition])
+    };
+    let made: Result<Vec<SeccompRule>, seccompiler::BackendError> = match only {
+        Only::Any => Ok(Vec::new()),
+        Only::OneOf(argument, &[0]) => one(argument, SeccompCmpOp::Eq, 0).map(|rule| vec![rule]),
+        Only::OneOf(argument, values) => values.iter().map(|value| int(argument, *value)).collect(),
+        Only::Bits(argument, mask, value) => {
+            one(argument, SeccompCmpOp::MaskedEq(mask), value).map(|rule| vec![rule])
+        }
+        Only::Ourselves(argument) => {
+            int(argument, u64::from(std::process::id())).map(|rule| vec![rule])
+        }
+    };
+    made.map_err(|error| JailError::Filter(error.to_string()))
+}
+
+fn program(
+    rules: Rules,
+    mismatch: SeccompAction,
+    matched: SeccompAction,
+) -> Result<BpfProgram, JailError> {
+    #[cfg(target_arch = "x86_64")]
+    const ARCH: TargetArch = TargetArch::x86_64;
+    #[cfg(target_arch = "aarch64")]
+    const ARCH: TargetArch = TargetArch::aarch64;
+    SeccompFilter::new(rules, mismatch, matched, ARCH)
+        .and_then(BpfProgram::try_from)
+        .map_err(|error| JailError::Filter(error.to_string()))
+}
+
+/// The role, for the handler, which can be given nothing.
+static ROLE: AtomicU8 = AtomicU8::new(0);
+
+fn report_denials(role: Role) -> Result<(), JailError> {
+    let place = Role::ALL.iter().position(|one| *one == role).expect("ALL has all of them");
+    ROLE.store(place as u8, Ordering::Relaxed);
+    // SAFETY: a zeroed sigaction is valid, and the handler only does what a signal handler may.
+    let failed = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = denied as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+        libc::sigaction(libc::SIGSYS, &action, std::ptr::null_mut()) != 0
+    };
+    if failed { Err(JailError::last("watch for denied calls")) } else { Ok(()) }
+}
+
+/// The part of `siginfo_t` that a SIGSYS has (sigaction(2)); libc does not name it.
+#[repr(C)]
+struct DeniedInfo {
+    signal: [libc::c_int; 4],
+    address: *mut libc::c_void,
+    call: libc::c_int,
+}
+
+/// Says which call it was, in one write, and ends. Takes no memory and no lock.
+extern "C" fn denied(_: libc::c_int, info: *const DeniedInfo, _: *const libc::c_void) {
+    // SAFETY: the kernel gives a handler with SA_SIGINFO a valid pointer, and its layout is above.
+    let number = i64::from(unsafe { (*info).call });
+    let role = Role::ALL[usize::from(ROLE.load(Ordering::Relaxed))];
+    let mut line = Line { bytes: [0; 128], length: 0 };
+    for part in ["role ", role.word(), ": system call "] {
+        line.push(part.as_bytes());
+    }
+    line.push_number(number);
+    for part in [" (", names::name(number).unwrap_or("unknown"), ") denied\n"] {
+        line.push(part.as_bytes());
+    }
+    // SAFETY: the buffer is ours; both calls may be made in a signal handler.
+    unsafe {
+        libc::write(2, line.bytes.as_ptr().cast(), line.length);
+        libc::_exit(DENIED_EXIT_CODE);
+    }
+}
+
+struct Line {
+    bytes: [u8; 128],
+    length: usize,
+}
+
+impl Line {
+    /// What does not fit is left out.
+    fn push(&mut self, part: &[u8]) {
+        for byte in part {
+            if let Some(free) = self.bytes.get_mut(self.length) {
+                *free = *byte;
+                self.length += 1;
+            }
+        }
+    }
+
+    fn push_number(&mut self, number: i64) {
+        let mut digits = [0; 20];
+        let mut start = digits.len();
+        let mut rest = number.unsigned_abs();
+        loop {
+            start -= 1;
+            digits[start] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.push(&digits[start..]);
+    }
+}

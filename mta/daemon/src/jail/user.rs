@@ -1,0 +1,155 @@
+//! Becoming somebody with fewer rights, verified, and ending with whoever started us. Must never
+//! report success for a switch that did not hold (X202).
+
+use super::{JailError, Privilege, Role};
+use std::io::Error;
+
+/// First of the numeric ids that are used where there is no account `posthaste-ROLE`: the role's
+/// place is added. Debian gives 60000 to 64999 to packages on demand, systemd leaves 60706 to 61183
+/// to nobody.
+pub const IDS_FIRST: u32 = 60800;
+
+/// Whom a process becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// User id; never 0.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// All other groups.
+    pub groups: Vec<u32>,
+}
+
+/// The user of a role: the account `posthaste-ROLE` if `account` knows it, else a number.
+pub fn user_of(role: Role, ids_first: u32, account: impl Fn(&str) -> Option<(u32, u32)>) -> User {
+    // Numbers are for ever: files belong to them. 6 and 7 are for submit and lookup.
+    let place = match role {
+        Role::Master => 0,
+        Role::Config => 1,
+        Role::Receive => 2,
+        Role::Queue => 3,
+        Role::Send => 4,
+        Role::Local | Role::Mailbox => 5,
+    };
+    let role = if role == Role::Mailbox { Role::Local } else { role };
+    let numeric = (ids_first + place, ids_first + place);
+    let (uid, gid) = account(&format!("posthaste-{role}")).unwrap_or(numeric);
+    User { uid, gid, groups: Vec::new() }
+}
+
+/// The ids of an account of the system, through getpwnam_r(3).
+pub fn account(name: &str) -> Option<(u32, u32)> {
+    let name = std::ffi::CString::new(name).ok()?;
+    let mut buffer = vec![0; 16 << 10];
+    // SAFETY: passwd is plain data for which zero is valid; all pointers live through the call and
+    // the length is the buffer's.
+    unsafe {
+        let mut entry: libc::passwd = std::mem::zeroed();
+        let mut found = std::ptr::null_mut();
+        let (text, length) = (buffer.as_mut_ptr(), buffer.len());
+        libc::getpwnam_r(name.as_ptr(), &mut entry, text, length, &mut found);
+        (!found.is_null()).then_some((entry.pw_uid, entry.pw_gid))
+    }
+}
+
+/// Whether a libc call said that it failed.
+fn check(step: &'static str, result: libc::c_int) -> Result<(), JailError> {
+    if result == 0 { Ok(()) } else { Err(JailError::last(step)) }
+}
+
+/// Switches user, groups and capabilities. Roles that stay trusted (`Master`, `Local`) keep theirs.
+pub(super) fn become_user(role: Role, privilege: &Privilege) -> Result<(), JailError> {
+    // SAFETY: geteuid has no preconditions.
+    let root = unsafe { libc::geteuid() } == 0;
+    if matches!(role, Role::Master | Role::Local) {
+        return Ok(());
+    }
+    match privilege {
+        Privilege::Root(user) if user.uid == 0 || user.gid == 0 => Err(JailError::StillRoot(role)),
+        Privilege::Root(user) => switch(user),
+        Privilege::Ordinary if root => Err(JailError::StillRoot(role)),
+        Privilege::Ordinary => Ok(()),
+    }?;
+    drop_capabilities()
+}
+
+fn switch(user: &User) -> Result<(), JailError> {
+    let (uid, gid) = (user.uid, user.gid);
+    // SAFETY: the pointer and the length are those of one vector. glibc applies each of the three to
+    // all threads.
+    unsafe {
+        let groups = user.groups.as_ptr();
+        check("give up groups", libc::setgroups(user.groups.len(), groups))?;
+        check("switch group", libc::setresgid(gid, gid, gid))?;
+        check("switch user", libc::setresuid(uid, uid, uid))?;
+    }
+    let not = |found| Err(JailError::NotSwitched { wanted: uid, found });
+    let (mut users, mut groups) = ([0; 3], [0; 3]);
+    // SAFETY: six valid pointers to ids.
+    unsafe {
+        let ([a, b, c], [d, e, f]) = (&mut users, &mut groups);
+        check("ask for the user", libc::getresuid(a, b, c))?;
+        check("ask for the group", libc::getresgid(d, e, f))?;
+    }
+    if users != [uid; 3] || groups != [gid; 3] {
+        return not("the ids are others");
+    }
+    // SAFETY: no preconditions; success would be the fault that we look for.
+    if unsafe { libc::setresuid(0, 0, 0) } == 0 {
+        return not("the way back to root is open");
+    }
+    Ok(())
+}
+
+/// As in `linux/capability.h`.
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+
+fn drop_capabilities() -> Result<(), JailError> {
+    let header = [CAPABILITY_VERSION_3, 0];
+    let none = [0u32; 6];
+    // SAFETY: capset(2) reads a header of two words and two times three words of sets.
+    let done = unsafe {
+        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+        libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr())
+    };
+    check("give up capabilities", done as libc::c_int)
+}
+
+/// Ends with `parent`; leaves no core and no way for others of our user to look inside. After the
+/// switch of the user, which takes all three back.
+pub(super) fn follow(parent: Option<i32>) -> Result<(), JailError> {
+    // SAFETY: prctl with constant arguments; getppid has no preconditions.
+    unsafe {
+        check("hide memory", libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0))?;
+        check("give up privileges", libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+        let Some(parent) = parent else { return Ok(()) };
+        check("follow the parent", libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
+        // It may have ended before we asked.
+        if libc::getppid() == parent { Ok(()) } else { Err(JailError::Orphan) }
+    }
+}
+
+/// Raises the limit of descriptors to `open_files`, or as far as the system lets us, and forbids
+/// cores; says how many descriptors there are now. There is no limit of the file size: the log
+/// may go to a file, and of processes none: it counts those of a whole user.
+pub(super) fn limit(open_files: u64) -> Result<u64, JailError> {
+    let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointers are to valid limits.
+    unsafe {
+        check("forbid cores", libc::setrlimit(libc::RLIMIT_CORE, &none))?;
+        check("ask for limits", libc::getrlimit(libc::RLIMIT_NOFILE, &mut files))?;
+        let wanted = libc::rlimit {
+            rlim_cur: open_files.max(files.rlim_cur),
+            rlim_max: open_files.max(files.rlim_max),
+        };
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &wanted) == 0 {
+            return Ok(wanted.rlim_cur);
+        }
+        let all = libc::rlimit { rlim_cur: files.rlim_max, rlim_max: files.rlim_max };
+        match libc::setrlimit(libc::RLIMIT_NOFILE, &all) {
+            0 => Ok(all.rlim_cur),
+            _ => Err(JailError::Step { step: "raise limits", cause: Error::last_os_error() }),
+        }
+    }
+}
