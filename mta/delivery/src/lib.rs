@@ -8,6 +8,8 @@
 pub mod remote;
 pub mod resolve;
 pub mod route;
+#[cfg(test)]
+mod tests;
 
 pub use remote::{Input, Limits, Line, Output};
 pub use resolve::{Answer, Answers, Question};

@@ -11,6 +11,8 @@ mod offers;
 mod replies;
 mod scan;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub use body::BODY_CHUNK_BYTES_MAX;
 pub use config::{Config, Dialect, Timeouts};

@@ -1,0 +1,368 @@
+//! The rules of MX and the way over several addresses, against a small invented DNS.
+
+use crate::remote::{Input, Limits, Line, Output};
+use crate::resolve::{Answer, Answers, Mx, Question};
+use crate::route::{MX_HOSTS_MAX, Ourselves, Rules, Search, Target, Where};
+use bytes::Bytes;
+use mail::{
+    Address, BodyKind, Domain, Host, Instant, NextHop, Notify, Now, Outcome, Recipient,
+    ReversePath, Stage,
+};
+use proptest::prelude::*;
+use smtp::client::{self, Config, Message};
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A zone in words: `name MX 10 host`, `name A address`, `name FAILS`; a name that does not
+/// occur does not exist.
+fn answer(zone: &str, question: &Question) -> Answer {
+    let lines = || zone.split(';').map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let of = |name: &str| lines().filter(|line| line.first() == Some(&name)).collect::<Vec<_>>();
+    match question {
+        Question::Mx(name) => {
+            let records = of(name.as_str());
+            Answer::Mx(facts(&records, "MX", |line| Mx {
+                preference: line[2].parse().unwrap(),
+                host: line.get(3).copied().unwrap_or_default().into(),
+            }))
+        }
+        Question::Addresses(name) => {
+            let records = of(name.as_str());
+            Answer::Addresses(facts(&records, "A", |line| line[2].parse().unwrap()))
+        }
+    }
+}
+
+fn facts<T>(records: &[Vec<&str>], kind: &str, fact: impl Fn(&[&str]) -> T) -> Answers<T> {
+    let found: Vec<_> =
+        records.iter().filter(|line| line[1] == kind).map(|line| fact(line)).collect();
+    match records.first() {
+        None => Answers::NoName,
+        Some(_) if !found.is_empty() => Answers::Found(found),
+        Some(line) if line[1] == "FAILS" || line[1] == format!("FAILS-{kind}") => {
+            Answers::Unknown("SERVFAIL".into())
+        }
+        Some(_) => Answers::NoRecord,
+    }
+}
+
+fn rules() -> Rules {
+    let ourselves = Ourselves {
+        names: vec!["mx.us.test".into()],
+        addresses: vec!["192.0.2.99".parse().unwrap()],
+    };
+    Rules { ourselves, ..Rules::default() }
+}
+
+fn search(zone: &str, hop: &NextHop, chance: u64) -> (Search, usize) {
+    let mut search = Search::new(hop, Arc::new(rules()));
+    let mut questions = 0;
+    while let Some(question) = search.poll() {
+        questions += 1;
+        search.handle(&question, answer(zone, &question), chance);
+    }
+    (search, questions)
+}
+
+/// The addresses in order, or code and enhanced code.
+fn found(zone: &str, domain: &str) -> String {
+    let hop = NextHop::Mx(Domain::parse(domain).unwrap());
+    let (search, _) = search(zone, &hop, 1);
+    match search.found().expect("every question was answered") {
+        Ok(targets) => {
+            let ip = |target: &Target| match &target.place {
+                Where::Tcp(at) => at.ip().to_string(),
+                Where::Unix(path) => path.to_string(),
+            };
+            targets.iter().map(ip).collect::<Vec<_>>().join(" ")
+        }
+        Err(unreachable) => {
+            let reply = &unreachable.0;
+            format!("{} {}", reply.code, reply.enhanced.unwrap())
+        }
+    }
+}
+
+fn check(table: &[(&str, &str)]) {
+    for (zone, expected) in table {
+        assert_eq!(found(zone, "d.test"), *expected, "{zone}");
+    }
+}
+
+#[test]
+fn d161_mail_that_leads_back_to_us_is_refused_and_worse_servers_than_us_are_not_used() {
+    check(&[
+        ("d.test MX 10 mx.us.test", "554 5.4.6"),
+        ("d.test MX 10 a.test; a.test A 192.0.2.99", "554 5.4.6"),
+        ("d.test MX 10 a.test; a.test A 127.0.0.1", "554 5.4.6"),
+        ("d.test MX 10 a.test; a.test A ::1", "554 5.4.6"),
+        ("d.test MX 10 a.test; a.test A ::ffff:127.0.0.2", "554 5.4.6"),
+        ("d.test MX 10 a.test; a.test A 0.0.0.0", "554 5.4.6"),
+        ("d.test A 127.0.0.1", "554 5.4.6"),
+        // Better ones than us are used, equal and worse ones are not.
+        ("d.test MX 10 a.test; d.test MX 20 mx.us.test; a.test A 192.0.2.1", "192.0.2.1"),
+        ("d.test MX 10 a.test; d.test MX 10 mx.us.test; a.test A 192.0.2.1", "554 5.4.6"),
+        ("d.test MX 30 a.test; d.test MX 20 mx.us.test; a.test A 192.0.2.1", "554 5.4.6"),
+        (
+            "d.test MX 5 b.test; d.test MX 10 a.test; d.test MX 20 c.test; b.test A 192.0.2.1;
+             a.test A 192.0.2.99; c.test A 192.0.2.3",
+            "192.0.2.1",
+        ),
+        // The better one cannot be looked up: it is not a loop, it has to wait.
+        ("d.test MX 10 a.test; d.test MX 20 mx.us.test; a.test FAILS", "451 4.4.3"),
+    ]);
+}
+
+#[test]
+fn p054_address_literals_go_to_others_and_never_to_ourselves() {
+    for (literal, expected) in [
+        ("[192.0.2.1]", "192.0.2.1"),
+        ("[IPv6:2001:db8::1]", "2001:db8::1"),
+        ("[127.0.0.1]", "554 5.4.6"),
+        ("[127.9.9.9]", "554 5.4.6"),
+        ("[IPv6:::1]", "554 5.4.6"),
+        ("[IPv6:::ffff:127.0.0.1]", "554 5.4.6"),
+        ("[0.0.0.0]", "554 5.4.6"),
+        ("[192.0.2.99]", "554 5.4.6"),
+    ] {
+        assert_eq!(found("", literal), expected, "{literal}");
+    }
+}
+
+#[test]
+fn d162_a_null_mx_fails_at_once() {
+    check(&[
+        ("d.test MX 0", "556 5.1.10"),
+        ("d.test MX 0; d.test A 192.0.2.1", "556 5.1.10"),
+        // Beside others it means nothing (RFC 7505 3).
+        ("d.test MX 0; d.test MX 10 a.test; a.test A 192.0.2.1", "192.0.2.1"),
+    ]);
+}
+
+#[test]
+fn d163_unusable_mail_servers_are_passed_over_and_the_rest_is_bounded() {
+    check(&[
+        ("d.test MX 10 192.0.2.7", "550 5.4.4"),
+        ("d.test MX 10 192.0.2.7; d.test MX 20 a.test; a.test A 192.0.2.1", "192.0.2.1"),
+        ("d.test MX 10 a.test", "550 5.4.4"),
+        ("d.test MX 10 a.test; a.test TXT x", "550 5.4.4"),
+        ("d.test MX 10 a.test; d.test MX 20 b.test; b.test A 192.0.2.1", "192.0.2.1"),
+    ]);
+    let mut zone = String::new();
+    for host in 0..500 {
+        zone += &format!("d.test MX {host} h{host}.test;");
+        for address in 0..20 {
+            zone += &format!("h{host}.test A 10.{}.{}.{address};", host / 250, host % 250);
+        }
+    }
+    let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
+    let (search, questions) = search(&zone, &hop, 7);
+    assert_eq!(questions, 1 + MX_HOSTS_MAX);
+    let targets = search.found().unwrap().as_ref().unwrap();
+    assert_eq!(targets.len(), MX_HOSTS_MAX * 8);
+    assert_eq!(&*targets[0].name, "h0.test");
+}
+
+#[test]
+fn d164_a_domain_without_mx_is_its_own_mail_server() {
+    check(&[
+        ("d.test A 192.0.2.1", "192.0.2.1"),
+        ("d.test A 2001:db8::1", "2001:db8::1"),
+        ("d.test TXT x", "550 5.1.2"),
+    ]);
+}
+
+#[test]
+fn d165_what_the_dns_cannot_say_waits() {
+    check(&[
+        ("d.test FAILS", "451 4.4.3"),
+        ("d.test FAILS-A", "451 4.4.3"),
+        ("d.test MX 10 a.test; a.test FAILS", "451 4.4.3"),
+        ("d.test MX 10 a.test; d.test MX 20 b.test; a.test FAILS", "451 4.4.3"),
+        // One server that is known is enough.
+        ("d.test MX 10 a.test; d.test MX 20 b.test; a.test FAILS; b.test A 192.0.2.1", "192.0.2.1"),
+    ]);
+}
+
+#[test]
+fn d166_a_domain_that_does_not_exist_fails() {
+    check(&[("", "550 5.1.2"), ("other.test A 192.0.2.1", "550 5.1.2")]);
+}
+
+#[test]
+fn mail_servers_come_in_the_order_of_preference_and_by_chance_among_equals() {
+    let zone = "d.test MX 20 c.test; d.test MX 10 a.test; d.test MX 10 b.test;
+                a.test A 192.0.2.1; b.test A 192.0.2.2; c.test A 192.0.2.3";
+    let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
+    let mut firsts = HashSet::new();
+    for chance in 0..32 {
+        let (search, _) = search(zone, &hop, chance);
+        let names: Vec<_> =
+            search.found().unwrap().as_ref().unwrap().iter().map(|t| t.name.clone()).collect();
+        assert_eq!(&*names[2], "c.test");
+        firsts.insert(names[0].clone());
+    }
+    assert_eq!(firsts.len(), 2);
+}
+
+#[test]
+fn a_route_goes_where_it_says_and_its_mistakes_do_not_bounce() {
+    let name = |text: &str| Host::Name(Domain::parse(text).unwrap());
+    for (host, zone, expected) in [
+        (Host::Address("127.0.0.1".parse().unwrap()), "", "127.0.0.1[127.0.0.1]:2600"),
+        (name("r.test"), "r.test A 127.0.0.1", "r.test[127.0.0.1]:2600"),
+        (name("r.test"), "r.test MX 1 x.test; r.test A 192.0.2.1", "r.test[192.0.2.1]:2600"),
+        (name("r.test"), "", "451 4.4.4"),
+        (name("r.test"), "r.test FAILS", "451 4.4.3"),
+    ] {
+        let (search, _) = search(zone, &NextHop::Smtp(host, 2600), 0);
+        let told = match search.found().unwrap() {
+            Ok(targets) => targets[0].peer().to_string(),
+            Err(unreachable) => {
+                format!("{} {}", unreachable.0.code, unreachable.0.enhanced.unwrap())
+            }
+        };
+        assert_eq!(told, expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn d168_any_answer_ends_the_search_in_bounds(
+        answers in proptest::collection::vec((0u16..4, "[a-c.\u{e9} ]{0,4}"), 0..30),
+        addresses in proptest::collection::vec(any::<u32>(), 0..30),
+        chance in any::<u64>(),
+    ) {
+        let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
+        let mut search = Search::new(&hop, Arc::new(rules()));
+        let mut questions = 0;
+        while let Some(question) = search.poll() {
+            questions += 1;
+            let answer = match &question {
+                Question::Mx(_) => Answer::Mx(Answers::Found(
+                    answers.iter().map(|(preference, host)| Mx { preference: *preference, host: host.as_str().into() }).collect(),
+                )),
+                Question::Addresses(_) => Answer::Addresses(Answers::Found(
+                    addresses.iter().map(|bits| IpAddr::V4((*bits).into())).collect(),
+                )),
+            };
+            search.handle(&question, answer, chance);
+        }
+        prop_assert!(questions <= 1 + MX_HOSTS_MAX);
+        prop_assert!(search.found().is_some());
+    }
+}
+
+fn at(seconds: u64) -> Now {
+    Now { monotonic: Instant::ZERO + Duration::from_secs(seconds), ..Now::default() }
+}
+
+fn message() -> Box<Message> {
+    let address = Address::parse("r@d.test", false).unwrap();
+    Box::new(Message {
+        sender: ReversePath::Null,
+        ret: None,
+        envid: None,
+        body: BodyKind::SevenBit,
+        smtputf8: false,
+        recipients: vec![Recipient { address, notify: Notify::DEFAULT, orcpt: None }; 2],
+        prefix: Bytes::new(),
+        body_bytes: 3,
+        content: Some(Bytes::from_static(b"a\r\n")),
+    })
+}
+
+/// What each server does, by the last number of its address.
+fn attempt(zone: &str, servers: &[(&str, &str)]) -> (Vec<String>, Vec<Outcome>) {
+    let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
+    let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
+    let mut line = Line::new(&hop, message(), rules, config, Limits::default(), at(0));
+    let (mut tried, mut outcomes) = (Vec::new(), Vec::new());
+    while let Some(output) = line.poll() {
+        match output {
+            Output::Ask(question) => {
+                let answer = answer(zone, &question);
+                line.handle(Input::Answer { question, answer, chance: 3 }, at(0));
+            }
+            Output::Connect(target) => {
+                tried.push(target.peer().to_string());
+                let server = servers.iter().find(|(name, _)| *name == &*target.name);
+                match server.map(|(_, says)| *says) {
+                    None => line.handle(Input::ConnectFailed("connection refused"), at(0)),
+                    Some("silence") => {
+                        let due = line.next_wakeup().unwrap();
+                        let now = Now { monotonic: due, ..Now::default() };
+                        line.handle(Input::Session(client::Input::Tick), now);
+                    }
+                    Some(says) => {
+                        line.handle(Input::Connected, at(0));
+                        let input = client::Input::Received(says.as_bytes());
+                        line.handle(Input::Session(input), at(0));
+                        line.handle(Input::Session(client::Input::Lost), at(0));
+                    }
+                }
+            }
+            Output::Done { outcomes: told, .. } => outcomes = told,
+            Output::Close => {}
+            Output::NeedBody { .. } | Output::Unsent(_) => panic!("{output:?}"),
+        }
+    }
+    assert!(line.is_closed());
+    (tried, outcomes)
+}
+
+#[test]
+fn addresses_are_tried_until_one_greets_and_the_most_hopeful_reason_is_told() {
+    let zone = "d.test MX 10 a.test; d.test MX 20 b.test; a.test A 192.0.2.1; b.test A 192.0.2.2";
+    let good = "220 b\r\n250 b\r\n250 m\r\n250 r\r\n250 r\r\n354 go\r\n250 kept\r\n";
+    for (servers, tried, expected) in [
+        (&[("a.test", good)][..], 1, (Stage::End, 250)),
+        (&[("b.test", good)], 2, (Stage::End, 250)),
+        (&[("a.test", "silence"), ("b.test", good)], 2, (Stage::End, 250)),
+        (&[("a.test", "421 busy\r\n"), ("b.test", good)], 2, (Stage::End, 250)),
+        (&[("a.test", "554 go away\r\n"), ("b.test", good)], 2, (Stage::End, 250)),
+        (&[("a.test", ""), ("b.test", good)], 2, (Stage::End, 250)),
+        (&[("a.test", "220 a\r\n451 later\r\n"), ("b.test", good)], 2, (Stage::End, 250)),
+        (&[], 2, (Stage::Connect, 451)),
+        (&[("a.test", "554 no\r\n"), ("b.test", "554 no\r\n")], 2, (Stage::Greeting, 554)),
+        (&[("a.test", "554 no\r\n")], 2, (Stage::Connect, 451)),
+        (&[("b.test", "554 no\r\n")], 2, (Stage::Connect, 451)),
+        // Once it has greeted us the peer decides, not the next one.
+        (&[("a.test", "220 a\r\n250 a\r\n550 no\r\n")], 1, (Stage::Mail, 550)),
+        (&[("a.test", "220 a\r\n250 a\r\n"), ("b.test", good)], 1, (Stage::Mail, 451)),
+    ] {
+        let (peers, outcomes) = attempt(zone, servers);
+        assert_eq!(peers.len(), tried, "{servers:?}");
+        for outcome in &outcomes {
+            let report = outcome.report();
+            assert_eq!((report.stage, report.reply.code), expected, "{servers:?}");
+            assert_eq!(matches!(outcome, Outcome::Failed(_)), expected.1 >= 500);
+        }
+        assert_eq!(outcomes.len(), 2);
+    }
+}
+
+#[test]
+fn the_addresses_of_one_attempt_are_bounded() {
+    let mut zone = String::new();
+    for host in 0..9 {
+        zone += &format!("d.test MX {host} h{host}.test; h{host}.test A 192.0.2.{};", host + 1);
+    }
+    let (tried, outcomes) = attempt(&zone, &[]);
+    assert_eq!(tried.len(), Limits::default().addresses_max);
+    assert!(matches!(outcomes[0], Outcome::Deferred(_)));
+}
+
+#[test]
+fn d158_a_unix_socket_that_is_not_there_defers() {
+    let hop = NextHop::LmtpUnix("/run/lmtp".into());
+    let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
+    let mut line = Line::new(&hop, message(), rules, config, Limits::default(), at(0));
+    let Some(Output::Connect(target)) = line.poll() else { panic!("it has an address") };
+    assert_eq!(target.place, Where::Unix("/run/lmtp".into()));
+    line.handle(Input::ConnectFailed("no such file or directory"), at(0));
+    let Some(Output::Done { outcomes, .. }) = line.poll() else { panic!("it has ended") };
+    assert!(matches!(&outcomes[0], Outcome::Deferred(report) if &*report.peer == "/run/lmtp"));
+}
