@@ -1,4 +1,6 @@
 //! DATA, and the body after it (RFC 5321 4.1.1.4).
+//!
+//! Must never run a byte of a body as a command, and never answer a body before its end.
 
 use super::body::Body;
 use super::session::{Asked, Session, State};

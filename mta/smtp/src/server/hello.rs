@@ -1,4 +1,6 @@
 //! HELO, EHLO and LHLO (RFC 5321 4.1.1.1, RFC 2033 4.1).
+//!
+//! Must never let a name through that a Received field could not carry.
 
 use super::session::{Asked, Session};
 use super::{Event, replies};

@@ -1,4 +1,6 @@
 //! MAIL FROM (RFC 5321 4.1.1.2), and what becomes of the driver's verdicts.
+//!
+//! Must never begin a transaction inside another, or before a greeting.
 
 use super::session::{Asked, Session, State, Transaction};
 use super::{Event, Mail, replies};

@@ -3,6 +3,8 @@
 //! A recipient that was accepted before in the same transaction is answered `250` again and not
 //! told to the driver: it gets one copy, with the parameters of the first time. With LMTP each
 //! RCPT has a reply of its own at the end, so there each counts.
+//!
+//! Must never lose a recipient that differs from all before it.
 
 use super::session::{Asked, Session};
 use super::{Event, replies};

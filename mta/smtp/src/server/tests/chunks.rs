@@ -1,4 +1,6 @@
 //! BDAT.
+//!
+//! Must never send a chunk whose count is wrong by accident.
 
 use super::*;
 

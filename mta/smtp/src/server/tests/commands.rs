@@ -1,4 +1,6 @@
 //! Verbs, their order, and what is no SMTP.
+//!
+//! Must never rely on what a refused command is called, only on its code and consequences.
 
 use super::*;
 

@@ -1,4 +1,6 @@
 //! The end of data, and what may stand before it.
+//!
+//! Must never build an expected body with the code that is under test.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,6 @@
 //! Paths and parameters.
+//!
+//! Must never check an address otherwise than through a command.
 
 use super::*;
 

@@ -1,4 +1,6 @@
 //! Bounds on lines, headers, hops and memory.
+//!
+//! Must never loosen a bound to pass.
 
 use super::*;
 

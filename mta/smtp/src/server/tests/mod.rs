@@ -1,5 +1,7 @@
 //! The session against a driver that keeps everything: each script is fed whole, byte by byte
 //! and at random cuts, and must give the same replies, events and bodies each time.
+//!
+//! Must never look into the session but through its public verbs.
 
 mod chunks;
 mod commands;

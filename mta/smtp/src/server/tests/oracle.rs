@@ -1,4 +1,6 @@
 //! Our reading of commands against smtp-proto's: where both accept, they must mean the same.
+//!
+//! Must never take the oracle's refusal, or ours, for a difference: only both readings count.
 
 use crate::command::{self, Command};
 use crate::params;

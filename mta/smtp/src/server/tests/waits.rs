@@ -1,4 +1,6 @@
 //! Time, and the ends that come from outside.
+//!
+//! Must never read a clock: time is what a test says it is.
 
 use super::*;
 
