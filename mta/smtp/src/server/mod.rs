@@ -5,7 +5,7 @@
 //! let server = Server::new(settings);
 //! let mut session = Session::new(server, now);            // the greeting is in output()
 //! loop {
-//!     kept.drain(..session.receive(&kept, now));          // takes what it can use now
+//!     used += session.receive(&kept[used..], now);        // takes what it can use now
 //!     match session.poll(now) {
 //!         Some(event) => handle it; answer(), promise() or refuse() where it asks; go round
 //!         None => write output() out and clear it; after Close end; wait for bytes or

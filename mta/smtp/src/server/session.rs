@@ -225,6 +225,15 @@ impl Session {
         }
     }
 
+    /// We end it with `reply` (421) wherever it is: the driver cannot go on. `Reset`, if a
+    /// transaction was open, and `Close` follow.
+    pub fn hang_up(&mut self, reply: &Reply, _now: Now) {
+        if !self.is_closed() {
+            reply.encode(&mut self.output);
+            self.close();
+        }
+    }
+
     /// When `handle_timeout` is to be called; `None`: not while the driver works.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let within_body = matches!(self.state, State::ExpectBody(_) | State::ExpectChunk(_));

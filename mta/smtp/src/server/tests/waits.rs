@@ -140,6 +140,26 @@ fn n102_an_end_in_any_state_leaves_nothing_staged() {
 }
 
 #[test]
+fn a_session_is_hung_up_on_in_any_state_and_the_driver_is_told() {
+    let reply = Reply::new(421, Enhanced(4, 3, 0), "queue is not there");
+    let script = [EHLO, ENVELOPE, b"a\r\n"].concat();
+    for end in 0..script.len() {
+        let mut driver = driver();
+        script[..end].iter().for_each(|byte| driver.feed(&[*byte]));
+        driver.session.hang_up(&reply, driver.now);
+        driver.feed(b"");
+        driver.drain();
+        assert_eq!(driver.outcome.last(), "421 4.3.0 queue is not there");
+        let ends: Vec<_> = driver.outcome.events.iter().filter(|event| *event == "reset").collect();
+        assert_eq!(
+            ends.len(),
+            usize::from(driver.outcome.events.iter().any(|event| event.starts_with("mail")))
+        );
+        assert!(driver.outcome.closed && !driver.session.is_in_transaction());
+    }
+}
+
+#[test]
 fn n099_a_connection_too_many_is_turned_away() {
     let reply = Reply::new(421, Enhanced(4, 7, 0), "mx.test Error: too many connections");
     let mut session = Session::turned_away(server(), &reply, Now::default());
