@@ -4,6 +4,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod adopt;
 mod age;
 mod chance;
 mod clock;

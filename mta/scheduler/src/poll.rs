@@ -24,7 +24,7 @@ pub(crate) const SUSPECT_LOSSES: u8 = 2;
 /// A suspect that has to wait for another one looks again after so many ticks.
 const SUSPECT_WAIT_TICKS: u32 = 4;
 /// An attempt's name has its place in the low bits.
-const FLIGHT_BITS: u32 = 24;
+pub(crate) const FLIGHT_BITS: u32 = 24;
 
 impl Scheduler {
     /// The next thing to do; to be called until it says `None`.
@@ -138,24 +138,30 @@ impl Scheduler {
         let limits = self.limits_at(at);
         let recipients_max = limits.recipients_per_message.max(1) as usize;
         let epoch = self.destinations[at].epoch;
-        self.flight_number += 1;
-        let flight = self.flights.insert(Flight { attempt: 0, job, epoch, suspect });
+        let (attempt, flight) = self.take_flight(Flight { attempt: 0, job, epoch, suspect });
         let job = self.take_off(job, flight, recipients_max);
-        let attempt = self.flight_number << FLIGHT_BITS | u64::from(flight);
-        self.flights[flight].attempt = attempt;
         self.flights[flight].job = job;
-        self.in_flight += 1;
-        self.suspects_in_flight += u32::from(suspect);
         let nanos = self.clock.nanos();
         self.destinations[at].begin(&limits, nanos);
         self.refresh(at);
         Some(Attempt {
-            attempt: AttemptId(attempt),
+            attempt,
             message: self.messages[message].id,
             destination: DestinationId(at),
             recipients: self.members(job),
             attempts_before: self.jobs[job].attempts,
         })
+    }
+
+    /// Names a new attempt and counts it.
+    pub(crate) fn take_flight(&mut self, flight: Flight) -> (AttemptId, u32) {
+        self.flight_number += 1;
+        self.in_flight += 1;
+        self.suspects_in_flight += u32::from(flight.suspect);
+        let place = self.flights.insert(flight);
+        let attempt = self.flight_number << FLIGHT_BITS | u64::from(place);
+        self.flights[place].attempt = attempt;
+        (AttemptId(attempt), place)
     }
 
     /// Puts a transaction, or as much of it as one attempt takes, in flight.

@@ -11,6 +11,7 @@ use crate::lanes::Lanes;
 use crate::message::{Job, MANY, Many, Message, NULL_SENDER, Recipient};
 use crate::order::{Key, Order};
 use crate::output::{Arrival, ArrivingRecipient, DestinationId, HeldBy, Output, Record};
+use crate::poll::FLIGHT_BITS;
 use crate::settings::{DestinationLimits, Settings};
 use crate::store::reports::REPORT_BYTES_MAX;
 use crate::store::shards::{Shards, hash_with};
@@ -133,7 +134,8 @@ impl Scheduler {
             routed: VecDeque::new(),
             done: VecDeque::new(),
             flights: Slab::new(),
-            flight_number: 0,
+            // Names of a former life, which may still be under way, are not given again.
+            flight_number: chance.bits() >> (FLIGHT_BITS + 1),
             in_flight: 0,
             suspects_in_flight: 0,
             records: VecDeque::new(),
