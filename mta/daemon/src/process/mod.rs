@@ -1,5 +1,6 @@
 //! One file a role: who I am, what I give up, whom I talk to, loop.
 
+pub mod child;
 pub mod config;
 pub mod local;
 pub mod master;

@@ -1,1 +1,0 @@
-//! Sockets between our processes: framed, batched, with descriptors passed along.

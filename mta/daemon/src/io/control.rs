@@ -1,0 +1,150 @@
+//! The socket between master and a child: one message a datagram, one descriptor beside it.
+//!
+//! Must never block for longer than its caller asked: master serves every child with it.
+
+use link::control::CONTROL_BYTES_MAX;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use std::io::{IoSlice, IoSliceMut, Result};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// One end.
+#[derive(Debug)]
+pub struct Control(OwnedFd);
+
+/// What came: a message and its descriptor, nothing yet, or the end of the other side.
+#[derive(Debug)]
+pub enum Received<M> {
+    /// A message.
+    Message(M, Option<OwnedFd>),
+    /// Nothing yet (non-blocking ends only).
+    Nothing,
+    /// The other end is closed.
+    End,
+}
+
+impl Control {
+    /// Two ends, both blocking.
+    pub fn pair() -> Result<(Control, Control)> {
+        let (one, other) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        Ok((Control(one), Control(other)))
+    }
+
+    /// Wraps an end that was inherited.
+    pub fn from_fd(fd: OwnedFd) -> Control {
+        Control(fd)
+    }
+
+    /// The descriptor given away.
+    pub fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+
+    /// Makes the end non-blocking.
+    pub fn set_nonblocking(&self) -> Result<()> {
+        Ok(rustix::io::ioctl_fionbio(&self.0, true)?)
+    }
+
+    /// Sends one message.
+    pub fn send<M: Serialize>(&self, message: &M, fd: Option<BorrowedFd<'_>>) -> Result<()> {
+        let bytes = postcard::to_stdvec(message).expect("our own messages always encode");
+        debug_assert!(bytes.len() <= CONTROL_BYTES_MAX);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let fds: Vec<BorrowedFd<'_>> = fd.into_iter().collect();
+        if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+            return Err(Errno::NOBUFS.into());
+        }
+        loop {
+            match sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                other => return other.map(drop).map_err(Into::into),
+            }
+        }
+    }
+
+    /// Takes one message.
+    pub fn receive<M: DeserializeOwned>(&self) -> Result<Received<M>> {
+        let mut bytes = [0; CONTROL_BYTES_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let length = loop {
+            let mut iov = [IoSliceMut::new(&mut bytes)];
+            match recvmsg(&self.0, &mut iov, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Received::Nothing),
+                Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Received::End),
+                other => break other?.bytes,
+            }
+        };
+        if length == 0 {
+            return Ok(Received::End);
+        }
+        let fd = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        let message = postcard::from_bytes(&bytes[..length])
+            .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
+        Ok(Received::Message(message, fd))
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl std::os::fd::AsRawFd for Control {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// A stream between two of our processes.
+pub fn stream_pair() -> Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    for end in [&pair.0, &pair.1] {
+        rustix::net::sockopt::set_socket_send_buffer_size(end, STREAM_BUFFER_BYTES)?;
+    }
+    Ok(pair)
+}
+
+/// Kernel buffer in bytes of a stream between our processes: a group of small messages crosses
+/// in one write.
+const STREAM_BUFFER_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use link::control::{FromMaster, Purpose, Role};
+
+    #[test]
+    fn a_message_crosses_with_its_descriptor_and_the_end_is_seen() {
+        let (master, child) = Control::pair().unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let said = FromMaster::Directory { purpose: Purpose::Spool };
+        master.send(&said, Some(file.as_fd())).unwrap();
+        master.send(&FromMaster::Peer { role: Role::Queue, instance: 3 }, None).unwrap();
+        let Ok(Received::Message(heard, Some(_))) = child.receive::<FromMaster>() else { panic!() };
+        assert_eq!(heard, said);
+        assert!(matches!(
+            child.receive::<FromMaster>().unwrap(),
+            Received::Message(FromMaster::Peer { .. }, None)
+        ));
+        drop(master);
+        assert!(matches!(child.receive::<FromMaster>().unwrap(), Received::End));
+    }
+}

@@ -1,0 +1,23 @@
+//! Sockets between our processes: framed, batched, with descriptors passed along.
+//!
+//! Must never look into a frame: what is said is `link`'s.
+
+pub mod control;
+pub mod stream;
+
+/// Names the build and the version of the conversations; peers that differ part at once. All
+/// processes run the same file (`/proc/self/exe` of master), so they differ only if something is
+/// badly wrong.
+pub const BUILD: u64 = {
+    let text = concat!(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).as_bytes();
+    let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ LINK_VERSION;
+    let mut at = 0;
+    while at < text.len() {
+        hash = (hash ^ text[at] as u64).wrapping_mul(0x100_0000_01b3);
+        at += 1;
+    }
+    hash
+};
+
+/// Grows with each change of a message between our processes.
+const LINK_VERSION: u64 = 1;

@@ -1,0 +1,85 @@
+//! One of `link`'s conversations on a stream socket under tokio: reads much at once, writes all
+//! that has gathered in one call.
+//!
+//! Must never hold a `RefCell` borrow across an await.
+
+use bytes::{Buf, Bytes, BytesMut};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, IoSlice, Result};
+use std::os::fd::OwnedFd;
+use tokio::net::UnixStream;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
+/// Frames written at once.
+const WRITE_FRAMES_MAX: usize = 128;
+
+/// A stream and what has been read of it.
+#[derive(Debug)]
+pub struct Stream {
+    socket: UnixStream,
+    input: BytesMut,
+}
+
+impl Stream {
+    /// Takes over a non-blocking descriptor.
+    pub fn new(fd: OwnedFd) -> Result<Stream> {
+        let socket = std::os::unix::net::UnixStream::from(fd);
+        socket.set_nonblocking(true)?;
+        Ok(Stream { socket: UnixStream::from_std(socket)?, input: BytesMut::new() })
+    }
+
+    /// Waits until there is something to read, or room to write if `writing`.
+    pub async fn ready(&self, writing: bool) -> Result<()> {
+        if writing {
+            let either = tokio::io::Interest::READABLE | tokio::io::Interest::WRITABLE;
+            self.socket.ready(either).await?;
+        } else {
+            self.socket.readable().await?;
+        }
+        Ok(())
+    }
+
+    /// Reads what is there; `None` where nothing is. An end of the stream is `UnexpectedEof`.
+    pub fn read(&mut self) -> Result<Option<&mut BytesMut>> {
+        self.input.reserve(READ_BYTES);
+        match self.socket.try_read_buf(&mut self.input) {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) => Ok(Some(&mut self.input)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes as much of `output` as the socket takes; `true` when all is gone.
+    pub fn write(&mut self, output: &mut VecDeque<Bytes>) -> Result<bool> {
+        while !output.is_empty() {
+            let written = {
+                let mut slices = [IoSlice::new(&[]); WRITE_FRAMES_MAX];
+                let count = output.len().min(WRITE_FRAMES_MAX);
+                for (slice, frame) in slices.iter_mut().zip(output.iter()) {
+                    *slice = IoSlice::new(frame);
+                }
+                match self.socket.try_write_vectored(&slices[..count]) {
+                    Ok(written) => written,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                    Err(error) => return Err(error),
+                }
+            };
+            advance(output, written);
+        }
+        Ok(true)
+    }
+}
+
+fn advance(output: &mut VecDeque<Bytes>, mut written: usize) {
+    while written > 0 {
+        let first = output.front_mut().expect("no more is written than there was");
+        let of_first = first.len().min(written);
+        first.advance(of_first);
+        written -= of_first;
+        if first.is_empty() {
+            output.pop_front();
+        }
+    }
+}
