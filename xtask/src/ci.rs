@@ -2,7 +2,7 @@
 //!
 //! Must never call a step passed that did not run.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,8 +16,9 @@ struct Sum {
     names: Vec<String>,
 }
 
-/// Runs all steps, the later ones also when an earlier one has failed.
-pub fn run(root: &Path, without_deny: bool) -> Result<()> {
+/// Runs all steps, the later ones also when an earlier one has failed; true if none has. The sum
+/// is the last line.
+pub fn run(root: &Path, without_deny: bool) -> Result<bool> {
     let mut sum = Sum::default();
     sum.step(root, "format", &["fmt", "--all", "--check"]);
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
@@ -33,8 +34,7 @@ pub fn run(root: &Path, without_deny: bool) -> Result<()> {
     println!();
     sum.names.iter().for_each(|name| println!("failed: {name}"));
     println!("{} passed, {} failed", sum.passed, sum.failed);
-    ensure!(sum.failed == 0, "not everything passed");
-    Ok(())
+    Ok(sum.failed == 0)
 }
 
 impl Sum {

@@ -37,7 +37,8 @@ enum Task {
 
 fn main() -> ExitCode {
     match run(Cli::parse().task) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("{error:#}");
             ExitCode::FAILURE
@@ -45,12 +46,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(task: Task) -> Result<()> {
+/// False: it has been said what is wrong.
+fn run(task: Task) -> Result<bool> {
     let root = root()?;
     match task {
         Task::Ci { without_deny } => ci::run(&root, without_deny),
-        Task::Tidy => tidy::run(&root),
-        Task::Knobs => knobs::write(&root),
+        Task::Tidy => tidy::run(&root).map(|()| true),
+        Task::Knobs => knobs::write(&root).map(|()| true),
     }
 }
 
