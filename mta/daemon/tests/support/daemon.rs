@@ -202,6 +202,13 @@ impl Daemon {
         self.child.lock().unwrap().id()
     }
 
+    /// The process ids of the master and all below it.
+    pub fn pids(&self) -> Vec<u32> {
+        let mut pids = descendants(self.pid());
+        pids.push(self.pid());
+        pids
+    }
+
     /// The process ids of a role, from the words of their command lines.
     pub fn pids_of(&self, role: &str) -> Vec<u32> {
         let is_role = |pid: &u32| {

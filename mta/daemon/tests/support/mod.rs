@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod daemon;
+pub mod load;
 pub mod sink;
 
 pub use client::{Client, Reply};

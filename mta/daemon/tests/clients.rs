@@ -1,0 +1,266 @@
+//! Programs that others wrote, in front of Posthaste and behind it.
+//!
+//! Must never skip: `./check` installs what is asked for here.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use support::{Daemon, Script, Setup, Sink, free_port, token, until};
+
+struct Place {
+    daemon: Daemon,
+    sink: Sink,
+}
+
+fn place() -> &'static Place {
+    static PLACE: OnceLock<Place> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let sink = Sink::start(Script::default());
+        Place { daemon: Daemon::with_sink(&sink), sink }
+    })
+}
+
+/// Runs a program to its end; it must end well.
+fn run(command: &mut Command) -> String {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}; run ./check"));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program}: {}\n{out}\n{err}", output.status);
+    out.into_owned()
+}
+
+/// A Python script with the daemon's port and a token as its arguments.
+fn python(script: &str, token: &str) {
+    let port = place().daemon.port.to_string();
+    run(Command::new("python3").args(["-c", script, &port, token]));
+}
+
+#[test]
+fn pythons_smtplib_with_dsn_parameters() {
+    let token = token("dsn");
+    python(
+        "import smtplib, sys\n\
+         s = smtplib.SMTP('127.0.0.1', int(sys.argv[1]), 'python.test')\n\
+         s.ehlo()\n\
+         assert s.has_extn('dsn') and s.has_extn('pipelining') and s.has_extn('chunking')\n\
+         s.sendmail(sys.argv[2] + '@client.test', ['b@sink.test'], 'Subject: x\\r\\n\\r\\n.dot\\r\\n',\n\
+             ['RET=HDRS', 'ENVID=' + sys.argv[2]], ['NOTIFY=SUCCESS,DELAY', 'ORCPT=rfc822;o@p.test'])\n\
+         s.quit()\n",
+        &token,
+    );
+    let mail = place().sink.wait(&token);
+    for parameter in ["RET=HDRS", &format!("ENVID={token}")] {
+        assert!(mail.from.contains(parameter), "{}", mail.from);
+    }
+    for parameter in ["NOTIFY=SUCCESS,DELAY", "ORCPT=rfc822;o@p.test"] {
+        assert!(mail.to[0].contains(parameter), "{:?}", mail.to);
+    }
+    assert_eq!(mail.body(), b".dot\r\n");
+}
+
+#[test]
+fn pythons_smtplib_with_smtputf8() {
+    let token = token("utf8");
+    python(
+        "import smtplib, sys\n\
+         from email.message import EmailMessage\n\
+         m = EmailMessage()\n\
+         m['From'] = 'jürgen@client.test'; m['To'] = 'zoë@sink.test'; m['Subject'] = sys.argv[2]\n\
+         m.set_content('猫', cte='8bit')\n\
+         s = smtplib.SMTP('127.0.0.1', int(sys.argv[1]))\n\
+         s.send_message(m)\n\
+         s.quit()\n",
+        &token,
+    );
+    let mail = place().sink.wait(&token);
+    assert!(mail.from.contains("<jürgen@client.test>") && mail.from.contains("SMTPUTF8"));
+    assert!(mail.to[0].contains("<zoë@sink.test>"), "{:?}", mail.to);
+    assert!(mail.text().contains("猫") && mail.text().contains("with UTF8SMTP"), "{}", mail.text());
+}
+
+#[test]
+fn pythons_smtplib_with_bdat() {
+    let token = token("bdat");
+    python(
+        "import smtplib, sys\n\
+         s = smtplib.SMTP('127.0.0.1', int(sys.argv[1]))\n\
+         s.ehlo(); s.mail(sys.argv[2] + '@client.test'); s.rcpt('b@sink.test')\n\
+         for chunk, last in ((b'Subject: x\\r\\n\\r', ''), (b'\\n.\\r\\nbody\\r\\n', ' LAST')):\n\
+             s.send(b'BDAT %d%s\\r\\n' % (len(chunk), last.encode()) + chunk)\n\
+             code, text = s.getreply()\n\
+             assert code == 250, (code, text)\n\
+         s.quit()\n",
+        &token,
+    );
+    assert_eq!(place().sink.wait(&token).body(), b".\r\nbody\r\n");
+}
+
+#[test]
+fn swaks_pipelined_and_not() {
+    for options in [&["--pipeline"][..], &[]] {
+        let token = token("swaks");
+        let server = format!("127.0.0.1:{}", place().daemon.port);
+        let from = format!("{token}@client.test");
+        run(Command::new("swaks")
+            .args(["--server", &server, "--from", &from, "--to", "b@sink.test,c@local.test"])
+            .args(["--helo", "swaks.test", "--header", "X-Token: swaks", "--body", ".dot"])
+            .args(options));
+        assert!(place().sink.wait(&token).text().contains("X-Token: swaks"));
+        place().daemon.wait_in_mailbox("c", &token);
+    }
+}
+
+/// A tool of Postfix's: installed, or as `./check` unpacked it.
+fn postfix_tool(name: &str) -> Command {
+    let unpacked = std::env::var_os("POSTHASTE_TEST_POSTFIX").map(PathBuf::from);
+    let installed = Path::new("/usr/sbin").join(name);
+    match unpacked {
+        Some(root) if root.join("usr/sbin").join(name).exists() => {
+            let mut command = Command::new(root.join("usr/sbin").join(name));
+            command.env("LD_LIBRARY_PATH", root.join("usr/lib/postfix"));
+            command
+        }
+        _ => Command::new(installed),
+    }
+}
+
+/// Ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(token(name));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn postfixs_smtp_source_through_posthaste_into_postfixs_smtp_sink() {
+    const MESSAGES: usize = 300;
+    let dump = directory("smtp-sink");
+    std::fs::set_permissions(&dump, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let port = free_port();
+    let mut sink = postfix_tool("smtp-sink");
+    if is_root() {
+        sink.args(["-u", "nobody"]);
+    }
+    sink.args(["-d", "m.", &format!("127.0.0.1:{port}"), "100"]).current_dir(&dump);
+    let _sink = Running(sink.spawn().expect("smtp-sink; run ./check"));
+    let daemon = Daemon::start(Setup { sink_port: port, ..Setup::default() });
+    for options in [&["-s", "10"][..], &["-s", "10", "-d"], &["-s", "1", "-d"]] {
+        let messages = MESSAGES / 3;
+        let server = format!("inet:127.0.0.1:{}", daemon.port);
+        run(postfix_tool("smtp-source")
+            .args(["-m", &messages.to_string(), "-l", "4096", "-f", "a@client.test"])
+            .args(["-t", "b@sink.test", "-M", "source.test"])
+            .args(options)
+            .arg(&server));
+    }
+    let count = || std::fs::read_dir(&dump).unwrap().count();
+    until("all messages at smtp-sink", || (count() >= MESSAGES).then_some(()));
+    until("an empty queue", || (daemon.queued() == 0).then_some(()));
+    assert_eq!(count(), MESSAGES);
+    let whole = |file: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        // smtp-source fills its messages with lines of X.
+        text.matches('X').count() > 3_500 && text.contains("Received: from source.test")
+    };
+    assert!(std::fs::read_dir(&dump).unwrap().all(whole));
+    std::fs::remove_dir_all(&dump).unwrap();
+}
+
+/// Dovecot's LMTP server with the users one and three, everything in `directory`.
+fn dovecot(directory: &Path, port: u16) -> Running {
+    let (uid, gid) = if is_root() {
+        (65_534, 65_534)
+    } else {
+        (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
+    };
+    let mail = directory.join("mail");
+    std::fs::create_dir(&mail).unwrap();
+    std::os::unix::fs::chown(&mail, Some(uid), Some(gid)).unwrap();
+    let users: String = ["one", "three"]
+        .iter()
+        .map(|user| format!("{user}@dovecot.test::{uid}:{gid}::{}/{user}\n", mail.display()))
+        .collect();
+    std::fs::write(directory.join("users"), users).unwrap();
+    let me = if is_root() {
+        String::new()
+    } else {
+        let user = run(Command::new("id").arg("-un"));
+        let group = run(Command::new("id").arg("-gn"));
+        let (user, group) = (user.trim(), group.trim());
+        format!(
+            "default_internal_user = {user}\ndefault_internal_group = {group}\n\
+             default_login_user = {user}\nservice anvil {{\n  chroot =\n}}\n"
+        )
+    };
+    let at = directory.display();
+    let settings = format!(
+        "base_dir = {at}/run\nstate_dir = {at}/run\nlog_path = {at}/log\nprotocols = lmtp\nssl = no\n\
+         listen = 127.0.0.1\nmail_location = maildir:~/Maildir\nfirst_valid_uid = 1\n\
+         first_valid_gid = 1\n{me}\
+         userdb {{\n  driver = passwd-file\n  args = {at}/users\n}}\n\
+         passdb {{\n  driver = passwd-file\n  args = {at}/users\n}}\n\
+         service lmtp {{\n  chroot =\n  inet_listener lmtp {{\n    address = 127.0.0.1\n    port = {port}\n  }}\n}}\n\
+         service stats {{\n  chroot =\n}}\n"
+    );
+    let path = directory.join("dovecot.conf");
+    std::fs::write(&path, settings).unwrap();
+    let child = Command::new("/usr/sbin/dovecot").args(["-F", "-c"]).arg(path).spawn();
+    let running = Running(child.expect("dovecot; run ./check"));
+    until("Dovecot's LMTP port", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    running
+}
+
+#[test]
+fn dovecots_lmtp_refuses_one_of_three_recipients_and_the_sender_hears_of_that_one() {
+    let directory = directory("dovecot");
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let port = free_port();
+    let _dovecot = dovecot(&directory, port);
+    let daemon = Daemon::start(Setup {
+        routes: format!("[[route]]\ndomain = \"dovecot.test\"\nto = \"lmtp:127.0.0.1:{port}\"\n"),
+        ..Setup::default()
+    });
+    let token = token("dovecot");
+    let mut client = support::Client::ready(daemon.port);
+    client.ask("MAIL FROM:<sender@local.test>", 250);
+    for user in ["one", "two", "three"] {
+        client.ask(&format!("RCPT TO:<{user}@dovecot.test>"), 250);
+    }
+    client.ask("DATA", 354);
+    client.send(format!("From: sender@local.test\r\nSubject: {token}\r\n\r\nbody\r\n.\r\n"));
+    client.expect(250);
+    for user in ["one", "three"] {
+        let new = directory.join("mail").join(user).join("Maildir/new");
+        until("the message in Dovecot's mailbox", || {
+            let files = std::fs::read_dir(&new).ok()?;
+            files.flatten().find(|file| {
+                std::fs::read_to_string(file.path()).is_ok_and(|text| text.contains(&token))
+            })
+        });
+    }
+    let bounce = daemon.wait_in_mailbox("sender", "two@dovecot.test");
+    assert!(bounce.contains("5.1.1"), "{bounce}");
+    assert!(!bounce.contains("one@dovecot.test"), "{bounce}");
+    until("an empty queue", || (daemon.queued() == 0).then_some(()));
+    std::fs::remove_dir_all(&directory).unwrap();
+}

@@ -1,0 +1,334 @@
+//! Slow, silent, rude and very many clients: the faults N098 to N105, by number.
+//!
+//! Must never measure the machine: each bound here is many times what a loaded one needs.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::io::Read;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use support::{Client, Daemon, Script, Setup, Sink, token, until};
+
+/// The waits of the impatient daemon.
+const WAIT: Duration = Duration::from_secs(4);
+/// No end of a session may be later than this after its time is over.
+const GRACE: Duration = Duration::from_secs(20);
+
+struct Place {
+    daemon: Daemon,
+    sink: Sink,
+}
+
+/// A daemon whose clients have little time.
+fn impatient() -> &'static Place {
+    static PLACE: OnceLock<Place> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let seconds = WAIT.as_secs();
+        let limits = format!(
+            "[limits]\ncommand_timeout = \"{seconds}s\"\ncommand_time_max = \"{seconds}s\"\n\
+             data_timeout = \"{seconds}s\"\ndata_time_max = \"{}s\"\n",
+            2 * seconds
+        );
+        start(limits)
+    })
+}
+
+/// A daemon with the defaults.
+fn patient() -> &'static Place {
+    static PLACE: OnceLock<Place> = OnceLock::new();
+    PLACE.get_or_init(|| start(String::new()))
+}
+
+fn start(tables: String) -> Place {
+    let sink = Sink::start(Script::default());
+    let setup = Setup { sink_port: sink.port, tables, ..Setup::default() };
+    Place { daemon: Daemon::start(setup), sink }
+}
+
+/// Sends a byte now and then until the daemon ends it; how long that took, and its last reply.
+fn drip(client: &mut Client, byte: &[u8]) -> (Duration, Option<u16>) {
+    let start = Instant::now();
+    let pause = Duration::from_millis(400);
+    while start.elapsed() < WAIT * 3 + GRACE {
+        if !client.try_send(byte) || !client.is_silent(pause) {
+            break;
+        }
+    }
+    let last = client.replies_to_the_end().pop();
+    (start.elapsed(), last.map(|reply| reply.code))
+}
+
+#[test]
+fn n098_who_drips_a_command_or_a_body_is_ended_and_others_are_not_held_up() {
+    let port = impatient().daemon.port;
+    let command = std::thread::spawn(move || drip(&mut Client::ready(port), b"N"));
+    let user = token("n098");
+    let address = format!("{user}@local.test");
+    let body = std::thread::spawn(move || {
+        drip(&mut Client::in_data(port, "a@client.test", &address), b"x")
+    });
+    let start = Instant::now();
+    impatient().daemon.works();
+    assert!(start.elapsed() < GRACE, "others had to wait");
+    for (thread, limit) in [(command, WAIT), (body, WAIT * 2)] {
+        let (time, last) = thread.join().unwrap();
+        assert!(time + Duration::from_secs(1) > WAIT && time < limit + GRACE, "{time:?}");
+        assert!(last.is_none_or(|code| code == 421), "{last:?}");
+    }
+    impatient().daemon.works_and_has_nothing_for(&user);
+}
+
+#[test]
+fn n099_idle_connections_are_limited_for_each_client_and_in_total_and_hold_up_nobody() {
+    let tables = "[limits]\nconnections = 300\nconnections_per_client = 50\n".to_string();
+    let place = start(tables);
+    let port = place.daemon.port;
+    let mut idle = Vec::new();
+    let mut turned_away = 0;
+    for _ in 0..60 {
+        let mut client = Client::connect_from("127.0.0.9", port);
+        match client.next_reply().map(|reply| reply.code) {
+            Some(220) => idle.push(client),
+            code => {
+                assert_eq!(code, Some(421));
+                turned_away += 1;
+            }
+        }
+    }
+    assert_eq!((idle.len(), turned_away), (50, 10), "of one client");
+    for _ in 0..300 {
+        let mut client = Client::connect(port);
+        match client.next_reply() {
+            Some(reply) if reply.code == 220 => idle.push(client),
+            Some(reply) => assert_eq!((reply.code, reply.enhanced()), (421, "4.7.0")),
+            None => {}
+        }
+    }
+    assert_eq!(idle.len(), 300, "in total");
+    // One place is free again; mail flows through it while 299 sit idle.
+    drop(idle.pop());
+    until("the free place", || {
+        let mut client = Client::connect(port);
+        client.next_reply().filter(|reply| reply.code == 220)
+    });
+    drop(idle.split_off(290));
+    until("some more free places", || {
+        let mut client = Client::connect(port);
+        client.next_reply().filter(|reply| reply.code == 220)
+    });
+    place.daemon.works();
+}
+
+#[test]
+fn n099_thousands_of_idle_connections_take_little_memory_and_mail_flows() {
+    const IDLE: usize = 2_000;
+    raise_descriptor_limit(IDLE as u64 + 500);
+    let place = start(String::new());
+    let before = memory_bytes(&place.daemon);
+    let idle: Vec<Client> = (0..IDLE)
+        .map(|_| {
+            let mut client = Client::connect(place.daemon.port);
+            client.expect(220);
+            client
+        })
+        .collect();
+    let after = memory_bytes(&place.daemon);
+    let each = after.saturating_sub(before) / IDLE as u64;
+    assert!(each < 32 * 1024, "{each} bytes for each idle connection");
+    place.daemon.works();
+    drop(idle);
+    place.daemon.works();
+}
+
+#[test]
+fn n100_a_flood_of_reset_connections_leaks_no_descriptor() {
+    let place = start(String::new());
+    place.daemon.works();
+    let before = until("quiet", || quiet_descriptors(&place.daemon));
+    for number in 0..5_000 {
+        let mut client = Client::connect(place.daemon.port);
+        if number % 10 == 0 {
+            client.expect(220);
+        }
+        client.reset();
+    }
+    until("the descriptors to be closed", || {
+        (descriptors(&place.daemon) <= before + 8).then_some(())
+    });
+    place.daemon.works();
+}
+
+#[test]
+fn n101_a_half_closed_connection_loses_nothing_that_was_promised() {
+    let place = patient();
+    let mut client = Client::ready(place.daemon.port);
+    client.send("QUIT\r\n");
+    client.half_close();
+    assert_eq!(client.replies_to_the_end().iter().map(|r| r.code).collect::<Vec<_>>(), [221]);
+
+    let promised = token("n101");
+    let mut client =
+        Client::in_data(place.daemon.port, &format!("{promised}@client.test"), "b@sink.test");
+    client.send("Subject: x\r\n\r\nbody\r\n.\r\n");
+    client.half_close();
+    let replies = client.replies_to_the_end();
+    assert_eq!(replies.first().map(|reply| reply.code), Some(250), "{replies:?}");
+    place.sink.wait(&promised);
+
+    let user = token("n101");
+    let mut client =
+        Client::in_data(place.daemon.port, "a@client.test", &format!("{user}@local.test"));
+    client.send("Subject: x\r\n\r\nhalf a bo");
+    client.half_close();
+    assert!(client.replies_to_the_end().iter().all(|reply| reply.code != 250));
+    place.daemon.works_and_has_nothing_for(&user);
+}
+
+#[test]
+fn n102_a_reset_in_any_state_leaves_a_whole_message_or_none() {
+    let place = patient();
+    let steps: &[&str] = &[
+        "EHLO client.test\r\n",
+        "MAIL FROM:<SENDER>\r\n",
+        "RCPT TO:<b@sink.test>\r\n",
+        "DATA\r\n",
+        "Subject: x\r\n\r\nhalf",
+        " a body\r\n.\r\n",
+    ];
+    let whole = "Subject: x\r\n\r\nhalf a body\r\n";
+    let mut maybe = Vec::new();
+    for stop in 0..=steps.len() {
+        for wait_for_reply in [false, true] {
+            let token = token("n102");
+            let mut client = Client::connect(place.daemon.port);
+            client.expect(220);
+            let mut promised = false;
+            for (at, step) in steps[..stop].iter().enumerate() {
+                client.send(step.replace("SENDER", &format!("{token}@client.test")));
+                let last = at + 1 == stop;
+                if at != 4 && (!last || wait_for_reply) {
+                    promised = client.reply().code == 250 && at == 5;
+                }
+            }
+            client.reset();
+            maybe.push((token, stop, promised));
+        }
+    }
+    place.daemon.works();
+    for (token, stop, promised) in maybe {
+        if promised {
+            place.sink.wait(&token);
+        }
+        for mail in place.sink.with(&token) {
+            assert_eq!(stop, 6, "a message that never ended was sent on");
+            assert!(mail.text().ends_with(whole), "{}", mail.text());
+        }
+        if stop < 6 {
+            let sender = format!("{token}@client.test");
+            assert_eq!(place.daemon.queue(&["--sender", &sender]).len(), 0);
+        }
+    }
+}
+
+#[test]
+fn n103_who_never_reads_replies_is_not_read_from_any_more() {
+    let place = impatient();
+    let before = memory_bytes(&place.daemon);
+    let mut client = Client::ready(place.daemon.port);
+    client.ask("MAIL FROM:<a@client.test>", 250);
+    client.stream.set_nonblocking(true).unwrap();
+    let start = Instant::now();
+    let mut sent = 0u64;
+    // A recipient may be named again without limit; each time has its reply.
+    let lines = "RCPT TO:<b@local.test>\r\n".repeat(1_000);
+    // Until the daemon ends the connection, or there is no doubt that it takes no more.
+    while start.elapsed() < WAIT + GRACE {
+        match std::io::Write::write(&mut client.stream, lines.as_bytes()) {
+            Ok(count) => sent += count as u64,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(_) => break,
+        }
+        assert!(sent < 64 << 20, "it reads on without being read");
+    }
+    let grown = memory_bytes(&place.daemon).saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes for one client");
+    client.stream.set_nonblocking(false).unwrap();
+    let mut rest = Vec::new();
+    // Replies, then the end: FIN or RST.
+    let _ = client.stream.read_to_end(&mut rest);
+    place.daemon.works();
+}
+
+#[test]
+fn n104_segments_of_any_size_make_the_same_message() {
+    let place = patient();
+    let conversation = |token: &str| {
+        format!(
+            "MAIL FROM:<{token}@client.test>\r\nRCPT TO:<b@sink.test>\r\nBDAT 14\r\nSubject: x\r\n\r\n\
+             BDAT 70006 LAST\r\n{}\r\n.a\r\nQUIT\r\n",
+            "y".repeat(70_000)
+        )
+    };
+    let mut bodies = Vec::new();
+    for (piece, rest) in [(1, 0), (7, 0), (1_460, 1), (65_536, 1), (1 << 20, 0)] {
+        let token = token("n104");
+        let mut client = Client::ready(place.daemon.port);
+        client.send_cut(conversation(&token), piece, Duration::from_millis(rest));
+        let codes: Vec<u16> = client.replies_to_the_end().iter().map(|r| r.code).collect();
+        assert_eq!(codes, [250, 250, 250, 250, 221], "by {piece}");
+        bodies.push(place.sink.wait(&token).body().to_vec());
+    }
+    assert!(bodies.iter().all(|body| *body == bodies[0]));
+    assert_eq!(bodies[0].len(), 70_006);
+}
+
+#[test]
+fn n105_who_is_silent_after_354_hears_421_in_time() {
+    let place = impatient();
+    let user = token("n105");
+    let mut client =
+        Client::in_data(place.daemon.port, "a@client.test", &format!("{user}@local.test"));
+    let start = Instant::now();
+    let reply = client.next_reply();
+    let time = start.elapsed();
+    let reply = reply.expect("421 before the end of the connection");
+    assert_eq!((reply.code, reply.enhanced()), (421, "4.4.2"), "{reply:?}");
+    assert!(time + Duration::from_secs(1) > WAIT && time < WAIT + GRACE, "{time:?}");
+    place.daemon.works_and_has_nothing_for(&user);
+}
+
+/// Of all processes of a daemon: resident memory that is not shared files.
+fn memory_bytes(daemon: &Daemon) -> u64 {
+    let of = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:"))?.to_string();
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    daemon.pids().into_iter().filter_map(of).sum::<u64>() * 1024
+}
+
+fn descriptors(daemon: &Daemon) -> usize {
+    let of = |pid: u32| std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, |fds| fds.count());
+    daemon.pids().into_iter().map(of).sum()
+}
+
+/// The count of descriptors once it has not changed for a while.
+fn quiet_descriptors(daemon: &Daemon) -> Option<usize> {
+    let before = descriptors(daemon);
+    std::thread::sleep(Duration::from_millis(300));
+    (descriptors(daemon) == before).then_some(before)
+}
+
+/// As far as the hard limit allows.
+fn raise_descriptor_limit(wanted: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let maximum = limit.maximum.unwrap_or(wanted);
+    assert!(maximum >= wanted, "the hard limit of open files is {maximum}; {wanted} are needed");
+    let current = limit.current.unwrap_or(wanted).max(wanted);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum }).unwrap();
+}

@@ -1,0 +1,118 @@
+//! Mail sent as fast as it is taken, through whatever happens to the daemon meanwhile.
+//!
+//! Must never count a message as promised whose 250 was not read whole.
+
+use super::token;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Error, ErrorKind, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A reply that takes longer is as good as none.
+const REPLY_TIME_MAX: Duration = Duration::from_secs(30);
+/// Between a failure and the next try.
+const REST: Duration = Duration::from_millis(20);
+
+/// Threads that send until they are stopped.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    promised: Arc<Mutex<BTreeSet<String>>>,
+    failed: Arc<AtomicU64>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts `threads`, each with ten messages a connection to `recipient`.
+    pub fn start(threads: usize, port: u16, recipient: &str) -> Load {
+        let (stop, promised, failed): (Arc<AtomicBool>, Arc<Mutex<_>>, Arc<AtomicU64>) =
+            Default::default();
+        let threads = (0..threads)
+            .map(|_| {
+                let (stop, promised, failed) = (stop.clone(), promised.clone(), failed.clone());
+                let recipient = recipient.to_string();
+                std::thread::spawn(move || {
+                    while !stop.load(Relaxed) {
+                        if connection(port, &recipient, &stop, &promised).is_err() {
+                            failed.fetch_add(1, Relaxed);
+                            std::thread::sleep(REST);
+                        }
+                    }
+                })
+            })
+            .collect();
+        Load { stop, promised, failed, threads }
+    }
+
+    /// Messages that got 250 so far.
+    pub fn promised(&self) -> usize {
+        self.promised.lock().unwrap().len()
+    }
+
+    /// Waits until so many more were promised; how long that took.
+    pub fn wait_for_more(&self, count: usize) -> Duration {
+        let (start, wanted) = (Instant::now(), self.promised() + count);
+        super::until("more promises", || (self.promised() >= wanted).then_some(()));
+        start.elapsed()
+    }
+
+    /// Ends the load; the tokens of all promised messages.
+    pub fn stop(self) -> BTreeSet<String> {
+        self.stop.store(true, Relaxed);
+        for thread in self.threads {
+            thread.join().unwrap();
+        }
+        let mut promised = self.promised.lock().unwrap();
+        std::mem::take(&mut promised)
+    }
+}
+
+/// One connection, ten messages or until the end.
+fn connection(
+    port: u16,
+    recipient: &str,
+    stop: &AtomicBool,
+    promised: &Mutex<BTreeSet<String>>,
+) -> std::io::Result<()> {
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(REPLY_TIME_MAX))?;
+    stream.set_nodelay(true)?;
+    let mut input = BufReader::new(stream.try_clone()?);
+    let mut output = stream;
+    expect(&mut input, 220)?;
+    write!(output, "EHLO load.test\r\n")?;
+    expect(&mut input, 250)?;
+    for _ in 0..10 {
+        if stop.load(Relaxed) {
+            break;
+        }
+        let token = token("load");
+        let envelope =
+            format!("MAIL FROM:<{token}@load.test>\r\nRCPT TO:<{recipient}>\r\nDATA\r\n");
+        output.write_all(envelope.as_bytes())?;
+        for code in [250, 250, 354] {
+            expect(&mut input, code)?;
+        }
+        write!(output, "Subject: {token};\r\n\r\n{}\r\n.\r\n", "x".repeat(2_000))?;
+        expect(&mut input, 250)?;
+        promised.lock().unwrap().insert(format!("{token};"));
+    }
+    write!(output, "QUIT\r\n")?;
+    expect(&mut input, 221)
+}
+
+fn expect(input: &mut impl BufRead, code: u16) -> std::io::Result<()> {
+    loop {
+        let mut line = String::new();
+        if input.read_line(&mut line)? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        if !line.ends_with("\r\n") || !line.starts_with(&code.to_string()) {
+            return Err(Error::other(line));
+        }
+        if line.as_bytes().get(3) != Some(&b'-') {
+            return Ok(());
+        }
+    }
+}
