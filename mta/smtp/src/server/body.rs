@@ -77,38 +77,46 @@ impl Body {
 
     /// It will not be accepted; its end is waited for all the same.
     pub(super) fn is_refused(&self, settings: &Settings) -> bool {
-        self.framing.flaw().is_some()
-            || self.bytes > settings.message_bytes_max
-            || self.header.bytes > settings.header_bytes_max
-            || self.header.hops >= settings.hops_max
-            || self.line_too_long(settings)
+        self.fault(settings).is_some()
     }
 
-    /// Why it is not accepted. Which of several reasons is said does not depend on the order
-    /// in which they were found, which may depend on how the bytes were cut.
+    /// What is said at its end, if it is not accepted.
     pub(super) fn refusal(&self, settings: &Settings) -> Option<Reply> {
-        let (code, enhanced, text) = match self.framing.flaw() {
-            Some(Flaw::BareCr) => (550, Enhanced(5, 5, 2), "Error: bare <CR> received"),
-            Some(Flaw::BareLf) => (550, Enhanced(5, 5, 2), "Error: bare <LF> received"),
-            Some(Flaw::Nul) => (550, Enhanced(5, 5, 2), "Error: NUL received"),
-            None if self.bytes > settings.message_bytes_max => {
-                (552, Enhanced(5, 3, 4), "Error: message file too big")
-            }
-            None if self.header.bytes > settings.header_bytes_max => {
-                (552, Enhanced(5, 3, 4), "Error: message header too big")
-            }
-            None if self.header.hops >= settings.hops_max => {
-                (554, Enhanced(5, 4, 6), "Error: too many hops")
-            }
-            None if self.line_too_long(settings) => {
-                (554, Enhanced(5, 6, 0), "Error: line too long in message")
-            }
-            None => return None,
+        let (code, enhanced, text) = match self.fault(settings)? {
+            Fault::Framing(Flaw::BareCr) => (550, Enhanced(5, 5, 2), "Error: bare <CR> received"),
+            Fault::Framing(Flaw::BareLf) => (550, Enhanced(5, 5, 2), "Error: bare <LF> received"),
+            Fault::Framing(Flaw::Nul) => (550, Enhanced(5, 5, 2), "Error: NUL received"),
+            Fault::TooBig => (552, Enhanced(5, 3, 4), "Error: message file too big"),
+            Fault::HeaderTooBig => (552, Enhanced(5, 3, 4), "Error: message header too big"),
+            Fault::TooManyHops => (554, Enhanced(5, 4, 6), "Error: too many hops"),
+            Fault::LineTooLong => (554, Enhanced(5, 6, 0), "Error: line too long in message"),
         };
         Some(Reply::new(code, enhanced, text))
+    }
+
+    /// Which of several faults it is does not depend on the order in which they were found,
+    /// which may depend on how the bytes were cut.
+    fn fault(&self, settings: &Settings) -> Option<Fault> {
+        match self.framing.flaw() {
+            Some(flaw) => Some(Fault::Framing(flaw)),
+            None if self.bytes > settings.message_bytes_max => Some(Fault::TooBig),
+            None if self.header.bytes > settings.header_bytes_max => Some(Fault::HeaderTooBig),
+            None if self.header.hops >= settings.hops_max => Some(Fault::TooManyHops),
+            None => self.line_too_long(settings).then_some(Fault::LineTooLong),
+        }
     }
 
     fn line_too_long(&self, settings: &Settings) -> bool {
         settings.line_bytes_max.is_some_and(|max| self.framing.line_bytes_longest() > max)
     }
+}
+
+/// Why a body is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Framing(Flaw),
+    TooBig,
+    HeaderTooBig,
+    TooManyHops,
+    LineTooLong,
 }

@@ -118,3 +118,23 @@ const PLACE_BYTES: usize = 32;
 
 /// Room that is kept from one transaction to the next.
 const TEXTS_BYTES_KEPT: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p058_two_recipients_of_one_hash_are_two() {
+        let [one, other] =
+            ["one@y.test", "other@y.test"].map(|text| Address::parse(text, false).unwrap());
+        let mut seen = Seen::default();
+        assert!(!seen.had(&one));
+        let place = *seen.places.values().next().unwrap();
+        let mut forged = Seen::default();
+        assert!(!forged.had(&other));
+        let hash = *forged.places.keys().next().unwrap();
+        seen.places.insert(hash, place);
+        assert!(!seen.had(&other) && !seen.had(&other) && seen.had(&one));
+        assert_eq!(seen.texts, "one@y.test");
+    }
+}

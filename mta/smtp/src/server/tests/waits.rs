@@ -84,6 +84,24 @@ fn our_own_time_does_not_count_against_the_client() {
 }
 
 #[test]
+fn the_time_that_a_chunk_takes_to_be_staged_does_not_count_either() {
+    let mut driver = driver();
+    driver.feed(EHLO);
+    driver.feed(ENVELOPE);
+    let mut now = driver.now;
+    let session = &mut driver.session;
+    let chunk = vec![b'a'; settings().body_chunk_bytes];
+    for _ in 0..200 {
+        assert_eq!(session.receive(&chunk, now), chunk.len());
+        assert!(matches!(session.poll(now), Some(Event::Body(_))));
+        now.monotonic = now.monotonic + secs(3_000);
+        session.handle_timeout(now);
+        assert_eq!(session.poll(now), None);
+        assert_eq!(session.next_wakeup(), Some(now.monotonic + secs(300)));
+    }
+}
+
+#[test]
 fn a_shutdown_ends_idle_sessions_at_once_and_others_after_their_message() {
     let mut idle = driver();
     idle.feed(EHLO);
