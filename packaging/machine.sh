@@ -62,7 +62,7 @@ need_rust() {
             stop "Rust's installer came damaged from $RUST_SERVER"
         chmod +x "$dir/rustup-init"
         RUSTUP_INIT_SKIP_PATH_CHECK=yes "$dir/rustup-init" -y -q --no-modify-path --profile minimal \
-            --default-toolchain "$RUST_WANTED" ${1:+--component "$(IFS=,; echo "$*")"} ||
+            --default-toolchain "$RUST_WANTED" ${1:+--component "$(IFS=,; echo "$*")"} >/dev/null ||
             stop "Rust's installer failed"
         rm -rf "$dir"
         hash -r
