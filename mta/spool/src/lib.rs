@@ -1,3 +1,40 @@
-//! the promise: append, group commit, recover, retire.
+//! The promise: append, group commit, recover, retire.
+//!
+//! Must never say `Durable` before a sync has come back, write on in a segment that ended in
+//! damage, or reach the disk but through [`Io`] values (recovery and reading excepted, which are
+//! given a disk).
+//!
+//! The shape is that of every machine here: [`Spool::handle`], [`Spool::poll`],
+//! [`Spool::next_wakeup`]. The driver takes each [`Output::Io`], calls [`execute`] on whatever
+//! thread it likes, and hands the [`IoDone`] back.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod batch;
+pub mod check;
+mod commit;
+mod fail;
+pub mod format;
+mod forward;
+mod index;
+mod io;
+mod open;
+mod read;
+pub mod recover;
+mod retire;
+mod segments;
+mod settings;
+mod snapshot;
+mod spool;
+mod stage;
+mod store;
+mod types;
+
+pub use io::{Class, File, Io, IoDone, Work, execute};
+pub use open::open;
+pub use read::{Chunk, Damaged, Plan, ReadError, StoredMessage, read_chunk, read_message};
+pub use recover::{Damage, OpenError, OpenReport, Replay};
+pub use settings::Settings;
+pub use spool::Spool;
+pub use store::Store;
+pub use types::{Alarm, Group, NewMessage, Output, Refusal, SnapshotSlice, Ticket, Usage};

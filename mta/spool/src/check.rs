@@ -1,0 +1,82 @@
+//! Verifies a whole spool directory, reading every record and every live body.
+//!
+//! Must never write, lock or repair; on a directory that a running spool writes meanwhile it may
+//! report damage that is none, so a copy should be checked.
+
+use crate::format::MARKER;
+use crate::open::read_marker;
+use crate::read::{Plan, ReadError, read_chunk, read_message};
+use crate::recover::{self, Loaded};
+use crate::{File, OpenError, OpenReport, Replay};
+use mail::MessageId;
+use world::Disk;
+
+pub use crate::recover::Damage;
+
+/// What the check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// As an opening would report it, with damage in old segments too.
+    pub opening: OpenReport,
+    /// Live messages whose envelope and body are whole.
+    pub whole: u64,
+    /// Live messages that are not, each with the reason.
+    pub damaged: Vec<(MessageId, String)>,
+    /// Bytes of bodies that were verified.
+    pub body_bytes: u64,
+}
+
+impl Report {
+    /// Nothing that was promised is hurt.
+    pub fn is_clean(&self) -> bool {
+        self.damaged.is_empty() && self.opening.damage.is_empty()
+    }
+}
+
+/// Checks everything. `segment_bytes` as in the settings.
+pub fn check(disk: &dyn Disk, segment_bytes: u32) -> Result<Report, OpenError> {
+    let entries = disk.list()?;
+    let marker = entries.iter().find(|entry| entry.name == MARKER);
+    let text = marker.and_then(|entry| read_marker(disk, entry.bytes));
+    match text.and_then(|text| crate::format::marker_version(&text)) {
+        Some(version) if version > crate::format::VERSION => return Err(OpenError::Newer(version)),
+        Some(_) => {}
+        None if entries.iter().any(|entry| File::parse(&entry.name).is_some()) => {
+            return Err(OpenError::NoMarker);
+        }
+        None => return Err(OpenError::Missing),
+    }
+    let loaded = recover::load(disk, segment_bytes, false, &mut |_: Replay<'_>| {})?;
+    let mut report = Report { opening: loaded.report.clone(), ..Report::default() };
+    let mut everything = OpenReport::default();
+    recover::scan_everything(disk, segment_bytes, &mut everything)?;
+    for damage in everything.damage {
+        let same = |other: &Damage| other.file == damage.file && other.offset == damage.offset;
+        if !report.opening.damage.iter().any(same) {
+            report.opening.damage.push(damage);
+        }
+    }
+    report.opening.bytes_read += everything.bytes_read;
+    let ids: Vec<_> = loaded.index.above(0).map(|(message, _)| message).collect();
+    for message in ids {
+        match verify(disk, &loaded, message) {
+            Ok(bytes) => {
+                report.whole += 1;
+                report.body_bytes += bytes;
+            }
+            Err(error) => report.damaged.push((message, error.to_string())),
+        }
+    }
+    Ok(report)
+}
+
+fn verify(disk: &dyn Disk, loaded: &Loaded, message: MessageId) -> Result<u64, ReadError> {
+    let Some(place) = loaded.index.get(message) else { return Ok(0) };
+    let epoch = loaded.segments.get(place.slot).map_or(0, |segment| segment.epoch);
+    let plan = Plan { message, place, epoch, held: Vec::new() };
+    let stored = read_message(disk, &plan)?;
+    for chunk in &stored.chunks {
+        read_chunk(disk, chunk)?;
+    }
+    Ok(stored.body_bytes)
+}

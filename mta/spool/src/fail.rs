@@ -1,0 +1,162 @@
+//! What happens when a commit fails: its segment is never written again, its clients are told to
+//! try later, and what else it held is written elsewhere, after a record that voids it.
+//!
+//! Must never sync again what a failed sync was for, nor try without end or pause.
+
+use crate::batch::Batch;
+use crate::commit::Flight;
+use crate::format::batch::{RecordKind, encode_void};
+use crate::format::segment::Kind;
+use crate::{Alarm, Output, Refusal, Spool};
+use mail::{Instant, Now, TransactionId};
+use std::time::Duration;
+use world::DiskError;
+
+/// Failures in a row after which nothing is accepted for a while.
+const FAILURES_MAX: u32 = 3;
+/// The pauses between attempts then: this, doubled each time,
+const RETRY_SECONDS_MIN: u64 = 1;
+/// up to this.
+const RETRY_SECONDS_MAX: u64 = 30;
+
+/// The disk fails again and again.
+pub(crate) struct Broken {
+    pub retry_at: Instant,
+    pause: Duration,
+}
+
+impl Spool {
+    /// A flight came back with an error, or in vain.
+    pub(crate) fn commit_failed(
+        &mut self,
+        flight: Flight,
+        kind: Kind,
+        error: Option<DiskError>,
+        now: Now,
+    ) {
+        self.usage.commits_failed += 1;
+        let slot = flight.slot;
+        self.segments.fail(slot);
+        let lane = self.lane(kind);
+        lane.active.take_if(|active| active.slot == slot);
+        lane.flights.iter_mut().filter(|f| f.slot == slot).for_each(|f| f.doomed = true);
+        lane.failed.push((flight.commit, flight.batch));
+        if let Some(error) = error {
+            self.failing(error, now);
+        }
+        if !self.lane(kind).flights.iter().any(|flight| flight.doomed) {
+            self.write_elsewhere(kind);
+        }
+    }
+
+    /// Counts a failure; too many in a row and the spool refuses until one attempt succeeds.
+    pub(crate) fn failing(&mut self, error: DiskError, now: Now) {
+        self.failures += 1;
+        self.last_refusal = if error.is_full() { Refusal::Full } else { Refusal::Broken };
+        if self.failures < FAILURES_MAX {
+            self.alarm(Alarm::CommitFailed(error));
+            return;
+        }
+        let (min, max) = (RETRY_SECONDS_MIN, RETRY_SECONDS_MAX);
+        let pause = match &self.broken {
+            Some(broken) => (broken.pause * 2).min(Duration::from_secs(max)),
+            None => Duration::from_secs(min),
+        };
+        if self.broken.is_none() {
+            self.alarm(Alarm::Broken(error));
+        }
+        self.broken = Some(Broken { retry_at: now.monotonic + pause, pause });
+        self.refuse_gathered(Refusal::Broken);
+        self.say_refused();
+    }
+
+    /// All failed batches of a lane are here: back to the front of the queue, without their
+    /// clients, behind a batch that voids them.
+    fn write_elsewhere(&mut self, kind: Kind) {
+        let refusal = self.last_refusal;
+        let lane = self.lane(kind);
+        let mut failed = std::mem::take(&mut lane.failed);
+        failed.sort_by_key(|(commit, _)| *commit);
+        let old_void = lane.void_batch.take();
+        let mut refused = Vec::new();
+        for (commit, mut batch) in failed.into_iter().rev() {
+            if kind == Kind::Log {
+                lane.voids.push(commit);
+            }
+            if old_void == Some(batch.number) {
+                continue;
+            }
+            batch.urgent = true;
+            refused.extend(batch.refuse_clients());
+            lane.closed.push_front(batch);
+        }
+        let refused = refused.into_iter().map(|item| item.transaction).collect();
+        self.refuse_later(refused, refusal);
+        if kind == Kind::Log {
+            self.push_void();
+        }
+        if self.broken.is_some() {
+            self.say_refused();
+        }
+    }
+
+    /// Queues the batch that voids; it goes first and alone.
+    pub(crate) fn push_void(&mut self) {
+        let number = self.next_batch();
+        let sequence = self.next_sequence();
+        let lane = self.lane(Kind::Log);
+        let mut batch = Batch::new(number, lane.buffers.pop().unwrap_or_default());
+        lane.voids.sort_unstable();
+        batch.push(RecordKind::Void, sequence, &[&encode_void(&lane.voids)]);
+        batch.urgent = true;
+        lane.void_batch = Some(number);
+        lane.closed.push_front(batch);
+    }
+
+    /// A commit came back well.
+    pub(crate) fn commit_succeeded(&mut self, kind: Kind, number: u64) {
+        self.failures = 0;
+        if self.broken.take().is_some() {
+            self.alarm(Alarm::Healthy);
+        }
+        let lane = self.lane(kind);
+        if lane.void_batch == Some(number) {
+            lane.void_batch = None;
+            lane.voids.clear();
+            self.say_refused();
+        }
+    }
+
+    /// Takes the clients' messages out of what is gathered and was never written, and out of what
+    /// waits.
+    pub(crate) fn refuse_gathered(&mut self, refusal: Refusal) {
+        let lane = &mut self.log;
+        let batches = lane.closed.iter_mut().chain(std::iter::once(&mut lane.open));
+        let refused: Vec<_> = batches.flat_map(Batch::refuse_clients).collect();
+        let mut transactions: Vec<_> = refused.iter().map(|item| item.transaction).collect();
+        self.waiting.retain(|waiting| {
+            if waiting.client {
+                transactions.extend(waiting.messages.iter().map(|message| message.transaction));
+            }
+            !waiting.client
+        });
+        self.refuse_later(transactions, refusal);
+        if self.log.void_batch.is_none() {
+            self.say_refused();
+        }
+    }
+
+    /// Clients are told once it is certain that their message will not come back after all.
+    fn refuse_later(&mut self, transactions: Vec<TransactionId>, refusal: Refusal) {
+        for transaction in transactions {
+            self.unstage(transaction);
+            self.refusing.push((transaction, refusal));
+        }
+    }
+
+    fn say_refused(&mut self) {
+        for (transaction, refusal) in std::mem::take(&mut self.refusing) {
+            self.outputs.push_back(Output::Refused { transaction, refusal });
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The payload of a message record: id, transaction, places of the body, our header lines, and
+//! the envelope.
+//!
+//! Must never hold the body itself.
+
+use super::{Cursor, put32, put64};
+use mail::{Envelope, MessageId, TransactionId};
+
+/// Says of a chunk's place that it is counted back from the record.
+const BACKWARDS: u32 = u32::MAX;
+const FIXED: usize = 40;
+const CHUNK: usize = 24;
+
+/// Where one piece of a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkPlace {
+    /// In which segment and epoch, and where there its payload starts; or how far before the
+    /// message record's header, in the same batch.
+    pub at: ChunkAt,
+    /// Bytes of the piece.
+    pub length: u32,
+    /// Their checksum.
+    pub checksum: u32,
+}
+
+/// See [`ChunkPlace::at`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ChunkAt {
+    Before(u32),
+    Segment { slot: u32, epoch: u64, offset: u32 },
+}
+
+/// A message record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageRecord {
+    /// Its queue id.
+    pub message: MessageId,
+    /// What brought it.
+    pub transaction: TransactionId,
+    /// Length of the body, without the prefix.
+    pub body_bytes: u64,
+    /// The body in order.
+    pub chunks: Vec<ChunkPlace>,
+    /// Header lines of ours.
+    pub prefix: Vec<u8>,
+    /// Who to whom.
+    pub envelope: Envelope,
+}
+
+/// Appends the payload but for the envelope, which the caller has encoded already.
+pub fn encode_head(
+    into: &mut Vec<u8>,
+    message: MessageId,
+    transaction: TransactionId,
+    body_bytes: u64,
+    chunks: &[ChunkPlace],
+    prefix: &[u8],
+) {
+    let start = into.len();
+    into.resize(start + FIXED + chunks.len() * CHUNK, 0);
+    let bytes = &mut into[start..];
+    put64(bytes, 0, message.0);
+    put64(bytes, 8, transaction.origin);
+    put64(bytes, 16, transaction.number);
+    put64(bytes, 24, body_bytes);
+    put32(bytes, 32, prefix.len() as u32);
+    put32(bytes, 36, chunks.len() as u32);
+    for (chunk, bytes) in chunks.iter().zip(bytes[FIXED..].chunks_exact_mut(CHUNK)) {
+        let (slot, epoch, offset) = match chunk.at {
+            ChunkAt::Before(distance) => (BACKWARDS, 0, distance),
+            ChunkAt::Segment { slot, epoch, offset } => (slot, epoch, offset),
+        };
+        put32(bytes, 0, slot);
+        put32(bytes, 4, offset);
+        put64(bytes, 8, epoch);
+        put32(bytes, 16, chunk.length);
+        put32(bytes, 20, chunk.checksum);
+    }
+    into.extend_from_slice(prefix);
+}
+
+/// Bytes that [`encode_head`] will append.
+pub fn head_bytes(chunks: usize, prefix: usize) -> usize {
+    FIXED + chunks * CHUNK + prefix
+}
+
+/// The id alone, even of a damaged payload: a hint for a report, nothing to act on.
+pub fn peek_id(payload: &[u8]) -> Option<MessageId> {
+    Cursor(payload).u64().map(MessageId).filter(|id| id.0 > 0 && id.0 < 1 << 55)
+}
+
+impl MessageRecord {
+    /// Reads a payload whose checksum was right.
+    pub fn decode(payload: &[u8]) -> Option<MessageRecord> {
+        let mut cursor = Cursor(payload);
+        let message = MessageId(cursor.u64()?);
+        let transaction = TransactionId { origin: cursor.u64()?, number: cursor.u64()? };
+        let body_bytes = cursor.u64()?;
+        let prefix_bytes = cursor.u32()? as usize;
+        let count = cursor.u32()? as usize;
+        let places = cursor.take(count.checked_mul(CHUNK)?)?;
+        let chunks = places.chunks_exact(CHUNK).filter_map(decode_chunk).collect();
+        let prefix = cursor.take(prefix_bytes)?.to_vec();
+        let envelope = postcard::from_bytes(cursor.0).ok()?;
+        Some(MessageRecord { message, transaction, body_bytes, chunks, prefix, envelope })
+    }
+}
+
+fn decode_chunk(bytes: &[u8]) -> Option<ChunkPlace> {
+    let mut cursor = Cursor(bytes);
+    let (slot, offset, epoch) = (cursor.u32()?, cursor.u32()?, cursor.u64()?);
+    let at = match slot {
+        BACKWARDS => ChunkAt::Before(offset),
+        slot => ChunkAt::Segment { slot, epoch, offset },
+    };
+    Some(ChunkPlace { at, length: cursor.u32()?, checksum: cursor.u32()? })
+}
+
+/// The message's place in memory: 24 bytes with its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Segment of the message record.
+    pub slot: u32,
+    /// Offset of the record's header in it.
+    pub offset: u32,
+    /// Bytes of the record's payload, and in the top bit whether the whole body is the one chunk
+    /// right before it.
+    length: u32,
+    /// Bytes of the body, at most 4 GiB.
+    pub body_bytes: u32,
+}
+
+const ADJACENT: u32 = 1 << 31;
+
+impl Place {
+    /// Puts a place together.
+    pub fn new(slot: u32, offset: u32, length: u32, adjacent: bool, body_bytes: u32) -> Place {
+        let length = if adjacent { length | ADJACENT } else { length };
+        Place { slot, offset, length, body_bytes }
+    }
+
+    /// Bytes of the record's payload.
+    pub fn length(self) -> u32 {
+        self.length & !ADJACENT
+    }
+
+    /// The whole body is the one chunk right before the record, or empty.
+    pub fn is_adjacent(self) -> bool {
+        self.length & ADJACENT != 0
+    }
+
+    /// The length with its mark, as snapshots keep it.
+    pub fn marked_length(self) -> u32 {
+        self.length
+    }
+
+    /// Bytes of its segment that the record, and an adjacent body, take.
+    pub fn own_bytes(self) -> u64 {
+        let record = super::aligned(super::batch::RECORD_HEADER + self.length() as usize, 8);
+        let body = match self.is_adjacent() && self.body_bytes > 0 {
+            true => super::aligned(super::batch::RECORD_HEADER + self.body_bytes as usize, 8),
+            false => 0,
+        };
+        (record + body) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn s131_garbage_payloads_neither_panic_nor_allocate_what_they_claim(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300)
+        ) {
+            if let Some(record) = MessageRecord::decode(&bytes) {
+                prop_assert!(record.chunks.len() * CHUNK + record.prefix.len() <= bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn s131_counts_of_four_billion_are_refused() {
+        let mut bytes = vec![0; 64];
+        put32(&mut bytes, 32, u32::MAX);
+        put32(&mut bytes, 36, u32::MAX);
+        assert_eq!(MessageRecord::decode(&bytes), None);
+    }
+}

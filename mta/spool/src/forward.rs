@@ -1,0 +1,198 @@
+//! Copy-forward: the few live messages of an old segment are written again at the log's end, so
+//! that one message that waits for days does not pin a whole segment.
+//!
+//! Must never drop the old place before the new one is durable, nor copy what is damaged.
+
+use crate::format::segment::Kind;
+use crate::io::{File, IoDone, Work};
+use crate::read::{Plan, StoredMessage};
+use crate::segments::{Segment, State};
+use crate::spool::{Ready, Waiting};
+use crate::stage::{Staged, StagedChunk};
+use crate::{Alarm, Spool};
+use bytes::Bytes;
+use mail::{MessageId, Now, TransactionId};
+
+/// Index entries looked at in one step.
+const SCAN_MAX: usize = 4096;
+
+/// Copies have transactions of this origin; receivers draw theirs at random and never this.
+const ORIGIN: u64 = u64::MAX;
+
+/// Which segment is being emptied, and how far.
+#[derive(Default)]
+pub(crate) struct Mover {
+    victim: Option<u32>,
+    after: u64,
+    job: Option<MoveJob>,
+    last_number: u64,
+}
+
+struct MoveJob {
+    plan: Plan,
+    stored: Option<StoredMessage>,
+    transaction: TransactionId,
+}
+
+impl Spool {
+    /// The next read, if something is worth copying.
+    pub(crate) fn forward_step(&mut self) -> Option<Work> {
+        if let Some(work) = self.next_chunk_read() {
+            return Some(work);
+        }
+        if self.mover.victim.is_none() {
+            self.mover.victim = Some(self.choose_victim()?);
+            self.mover.after = 0;
+        }
+        let message = self.next_to_move()?;
+        let plan = self.plan(message)?;
+        let work = plan.work();
+        self.mover.last_number += 1;
+        let transaction = TransactionId { origin: ORIGIN, number: self.mover.last_number };
+        self.mover.job = Some(MoveJob { plan, stored: None, transaction });
+        Some(work)
+    }
+
+    /// Old, covered by the snapshots, and nearly empty.
+    fn choose_victim(&self) -> Option<u32> {
+        if !self.has_room(u64::from(self.settings.segment_bytes) / 4) || self.broken.is_some() {
+            return None;
+        }
+        let (covered, divisor) = (self.snapshots.covered, self.settings.copy_forward_divisor);
+        self.segments.first(|s: &Segment| {
+            let little = s.live_bytes * u64::from(divisor) < u64::from(s.bytes);
+            s.state == State::Sealed && s.live > 0 && !s.stuck && little && s.is_covered(covered)
+        })
+    }
+
+    /// The next message with anything in the victim; the victim is given up at the index's end.
+    fn next_to_move(&mut self) -> Option<MessageId> {
+        let victim = self.mover.victim?;
+        if !self.has_room(u64::from(self.settings.segment_bytes) / 4) {
+            return None;
+        }
+        let mut last = None;
+        for (message, place) in self.index.above(self.mover.after).take(SCAN_MAX) {
+            last = Some(message);
+            let extras = self.extras.get(&message);
+            let has = extras.is_some_and(|list| list.iter().any(|extra| extra.slot == victim));
+            if place.slot == victim || has {
+                self.mover.after = message.0;
+                return Some(message);
+            }
+        }
+        match last {
+            Some(message) => self.mover.after = message.0,
+            None => {
+                self.mover.victim = None;
+                if let Some(segment) = self.segments.all.get_mut(&victim) {
+                    segment.stuck = true;
+                }
+            }
+        }
+        None
+    }
+
+    /// A read has come back.
+    pub(crate) fn forward_stepped(&mut self, done: IoDone, now: Now) {
+        let Some(mut job) = self.mover.job.take() else { return };
+        let Work::Read { buffer, .. } = done.work else { return };
+        let bytes = Bytes::from(buffer);
+        let went = match (done.result, &job.stored) {
+            (Err(error), _) => {
+                self.alarm(Alarm::Background(error));
+                false
+            }
+            (Ok(()), None) => self.take_record(&mut job, bytes),
+            (Ok(()), Some(_)) => self.take_chunk(&job, bytes),
+        };
+        if !went {
+            return self.give_up(job);
+        }
+        self.keep_chunks(&job);
+        let copied = self.staged.get(&job.transaction).map_or(0, |staged| staged.chunks.len());
+        if job.stored.as_ref().is_some_and(|stored| copied == stored.chunks.len()) {
+            self.write_moved(job, now);
+        } else {
+            self.mover.job = Some(job);
+        }
+    }
+
+    fn take_record(&mut self, job: &mut MoveJob, bytes: Bytes) -> bool {
+        let Ok(stored) = job.plan.parse(&bytes) else { return false };
+        let mut staged = Staged { total: stored.body_bytes, ..Staged::default() };
+        if let Some(body) = stored.body.clone().filter(|body| !body.is_empty()) {
+            staged.pending_bytes = body.len();
+            self.staged_bytes += body.len() as u64;
+            staged.pending.push(body);
+        }
+        self.staged.insert(job.transaction, staged);
+        job.stored = Some(stored);
+        true
+    }
+
+    fn take_chunk(&mut self, job: &MoveJob, bytes: Bytes) -> bool {
+        let Some(stored) = &job.stored else { return false };
+        let copied = self.staged.get(&job.transaction).map_or(0, |staged| staged.chunks.len());
+        let Some(chunk) = stored.chunks.get(copied) else { return false };
+        if chunk.verify(&bytes).is_err() {
+            return false;
+        }
+        let large = stored.body_bytes > u64::from(self.settings.bulk_bytes_min);
+        let kind = if large { Kind::Bulk } else { Kind::Log };
+        self.push_chunk(job.transaction, kind, &[bytes]);
+        true
+    }
+
+    /// Chunks in other segments than the victim stay where they are.
+    fn keep_chunks(&mut self, job: &MoveJob) {
+        let (Some(stored), Some(staged)) = (&job.stored, self.staged.get_mut(&job.transaction))
+        else {
+            return;
+        };
+        while let Some(chunk) = stored.chunks.get(staged.chunks.len()) {
+            if self.mover.victim == Some(chunk.slot) {
+                break;
+            }
+            let place = Some((chunk.slot, chunk.epoch, chunk.offset));
+            let (length, checksum) = (chunk.length, chunk.checksum);
+            staged.chunks.push(StagedChunk { batch: 0, offset: 0, length, checksum, place });
+            self.segments.hold(chunk.slot);
+        }
+    }
+
+    fn next_chunk_read(&mut self) -> Option<Work> {
+        let job = self.mover.job.as_ref()?;
+        let copied = self.staged.get(&job.transaction)?.chunks.len();
+        let chunk = job.stored.as_ref()?.chunks.get(copied)?;
+        let buffer = vec![0; chunk.length as usize];
+        Some(Work::Read { file: File::Segment(chunk.slot), offset: chunk.offset.into(), buffer })
+    }
+
+    fn write_moved(&mut self, job: MoveJob, now: Now) {
+        let Some(stored) = job.stored else { return };
+        let ready = Ready {
+            message: stored.message,
+            transaction: job.transaction,
+            original: stored.transaction,
+            prefix: stored.prefix.to_vec(),
+            envelope: crate::spool::encoded(&stored.envelope),
+        };
+        let messages = vec![ready];
+        let group =
+            Waiting { ticket: None, client: false, moved: true, messages, changes: Vec::new() };
+        self.unplan(job.plan);
+        if self.admit(group, now).is_err() {
+            self.unstage(job.transaction);
+        }
+    }
+
+    fn give_up(&mut self, job: MoveJob) {
+        self.unstage(job.transaction);
+        let message = job.plan.message;
+        self.unplan(job.plan);
+        if self.contains(message) {
+            self.alarm(Alarm::Damaged { message, what: "cannot be copied forward" });
+        }
+    }
+}

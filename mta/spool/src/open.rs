@@ -1,0 +1,127 @@
+//! Opens a spool: lock, version, recovery, and the machine that goes on from there.
+//!
+//! Must never change anything before the lock is held and the version is known.
+
+use crate::commit::Lane;
+use crate::format::{LOCK, MARKER, marker, marker_version};
+use crate::recover::{self, Loaded};
+use crate::retire::{Mover, Supply};
+use crate::snapshot::Snapshots;
+use crate::{File, OpenError, OpenReport, Refusal, Replay, Settings, Spool, Usage};
+use std::collections::{HashMap, VecDeque};
+use world::{Disk, DiskError, Errno};
+
+/// The marker is a line; a longer file is none.
+const MARKER_BYTES_MAX: u64 = 64;
+
+/// Takes the lock, recovers what is there and tells it to `replay`. `secret` makes the nonces of
+/// this life and must be drawn at random. The reading happens before this returns; whatever must
+/// be written comes out of the spool's first polls.
+pub fn open(
+    disk: &dyn Disk,
+    settings: Settings,
+    secret: u64,
+    replay: &mut dyn FnMut(Replay<'_>),
+) -> Result<(Spool, OpenReport), OpenError> {
+    if let Some(problem) = settings.problem() {
+        return Err(OpenError::Settings(problem));
+    }
+    match disk.lock(LOCK) {
+        Err(error) if error.errno == Errno::LOCKED => return Err(OpenError::Locked),
+        result => result?,
+    }
+    let created = check_marker(disk, settings.create)?;
+    let mut loaded = recover::load(disk, settings.segment_bytes, true, replay)?;
+    loaded.report.created = created;
+    let report = loaded.report.clone();
+    Ok((resume(loaded, settings, secret), report))
+}
+
+/// Whether a spool was made. `MARKER` says which version everything else is.
+fn check_marker(disk: &dyn Disk, may_create: bool) -> Result<bool, OpenError> {
+    let entries = disk.list()?;
+    let marked = entries.iter().find(|entry| entry.name == MARKER);
+    if let Some(text) = marked.and_then(|entry| read_marker(disk, entry.bytes)) {
+        return match marker_version(&text) {
+            Some(version) if version > crate::format::VERSION => Err(OpenError::Newer(version)),
+            Some(_) => Ok(false),
+            None => Err(OpenError::NoMarker),
+        };
+    }
+    if entries.iter().any(|entry| File::parse(&entry.name).is_some()) {
+        return Err(OpenError::NoMarker);
+    }
+    if !may_create {
+        return Err(OpenError::Missing);
+    }
+    write_marker(disk)?;
+    Ok(true)
+}
+
+/// `None` for an empty one too: the power went while it was made.
+pub(crate) fn read_marker(disk: &dyn Disk, bytes: u64) -> Option<Vec<u8>> {
+    let mut text = vec![0; bytes.min(MARKER_BYTES_MAX) as usize];
+    disk.read_at(MARKER, 0, &mut text).ok()?;
+    let written = text.iter().any(|byte| *byte != 0);
+    written.then_some(text)
+}
+
+fn write_marker(disk: &dyn Disk) -> Result<(), DiskError> {
+    match disk.create(MARKER) {
+        Err(error) if error.errno != Errno::EXISTS => return Err(error),
+        _ => {}
+    }
+    disk.write_at(MARKER, 0, marker().as_bytes())?;
+    disk.sync(MARKER)?;
+    disk.sync_dir()
+}
+
+fn resume(loaded: Loaded, settings: Settings, secret: u64) -> Spool {
+    let snapshots = Snapshots {
+        newest: loaded.snapshot,
+        newest_start: loaded.snapshot_start,
+        covered: loaded.older_start,
+        bytes: loaded.snapshot_bytes,
+        ..Snapshots::default()
+    };
+    let mut spool = Spool {
+        settings,
+        segments: loaded.segments,
+        log: Lane::new(1, loaded.last_commit + 1),
+        bulk: Lane::new(2, 1),
+        index: loaded.index,
+        extras: loaded.extras,
+        staged: HashMap::new(),
+        staged_bytes: 0,
+        waiting: VecDeque::new(),
+        unsettled: HashMap::new(),
+        outputs: VecDeque::new(),
+        refusing: Vec::new(),
+        last_message: loaded.last_message,
+        last_record: loaded.last_record,
+        last_batch: 2,
+        last_ticket: 0,
+        last_io: 0,
+        last_epoch: loaded.last_epoch,
+        nonce_seed: secret,
+        written_lengths: HashMap::new(),
+        recent: HashMap::new(),
+        recent_order: VecDeque::new(),
+        supply: Supply { look: true, ..Supply::default() },
+        mover: Mover::default(),
+        snapshots,
+        log_bytes: loaded.tail_bytes,
+        failures: 0,
+        last_refusal: Refusal::Broken,
+        broken: None,
+        usage: Usage::default(),
+    };
+    for (transaction, message) in loaded.recent {
+        spool.remember(transaction, message);
+    }
+    if !loaded.voids.is_empty() {
+        spool.log.voids = loaded.voids;
+        spool.push_void();
+    }
+    spool
+}

@@ -1,0 +1,361 @@
+//! Folds the snapshot and the log's tail into the state: which commits count, which are torn,
+//! which are damage, and what each record says.
+//!
+//! Must never count a commit twice or a voided one at all.
+
+use super::scan::{FoundBatch, FoundRecord, Scanned};
+use super::snapshot::Chosen;
+use super::survey::Survey;
+use super::{Damage, Loaded, OpenError, OpenReport, Replay};
+use crate::File;
+use crate::format::Cursor;
+use crate::format::batch::{RecordKind, decode_void};
+use crate::format::message::{MessageRecord, Place};
+use crate::format::snapshot::{Entry, Extra, SliceHeader, decode_entry};
+use crate::segments::State;
+use crate::spool::extras;
+use mail::{Change, MessageId};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Ranges of ids and the record up to which a snapshot knows them.
+struct Slices(Vec<(u64, u64, u64)>);
+
+struct Fold<'a> {
+    loaded: Loaded,
+    replay: &'a mut dyn FnMut(Replay<'_>),
+    slices: Slices,
+    /// Live in the snapshot, in a segment that has been used again since.
+    doubtful: HashSet<MessageId>,
+    ended: HashSet<MessageId>,
+}
+
+impl Slices {
+    fn position(&self, message: MessageId) -> u64 {
+        let at = self.0.partition_point(|(_, through, _)| *through < message.0);
+        let slice = self.0.get(at).filter(|(after, ..)| *after < message.0);
+        slice.map_or(0, |(.., position)| *position)
+    }
+}
+
+pub(super) fn fold(
+    loaded: Loaded,
+    survey: &Survey,
+    chosen: Option<Chosen>,
+    mut scanned: Scanned,
+    replay: &mut dyn FnMut(Replay<'_>),
+) -> Result<Loaded, OpenError> {
+    let slices = Slices(Vec::new());
+    let (doubtful, ended) = (HashSet::new(), HashSet::new());
+    let mut fold = Fold { loaded, replay, slices, doubtful, ended };
+    fold.segments(survey, chosen.as_ref(), &scanned);
+    let (mut start_record, mut start_commit) = (1, 1);
+    if let Some(chosen) = &chosen {
+        (start_record, start_commit) = (chosen.header.start_record, chosen.header.start_commit);
+        fold.snapshot(survey, chosen);
+    }
+    fold.loaded.voids = report_damage(&scanned, start_commit, &mut fold.loaded.report);
+    fold.loaded.report.torn = fold.loaded.voids.clone();
+    let commits = scanned.batches.iter().map(|batch| batch.header.sequence);
+    fold.loaded.last_commit = commits.max().unwrap_or(0).max(start_commit - 1);
+    let counting = counting(&scanned);
+    scanned.batches.sort_by_key(|batch| batch.header.first_record);
+    for batch in scanned.batches.iter().filter(|b| counting.contains(&b.header.sequence)) {
+        for record in batch.records.iter().filter(|record| record.sequence >= start_record) {
+            fold.record(batch, record, scanned.payload(record));
+        }
+    }
+    fold.finish(survey, &scanned);
+    Ok(fold.loaded)
+}
+
+/// The commits that were voided.
+fn voided(scanned: &Scanned) -> HashSet<u64> {
+    let durable = known_durable(scanned);
+    let sure = |batch: &&FoundBatch| batch.whole || batch.header.sequence <= durable;
+    let records = scanned.batches.iter().filter(sure).flat_map(|batch| &batch.records);
+    let voids = records.filter(|record| record.kind == RecordKind::Void);
+    voids.flat_map(|record| decode_void(scanned.payload(record))).collect()
+}
+
+/// All commits up to this one were durable once.
+fn known_durable(scanned: &Scanned) -> u64 {
+    scanned.batches.iter().map(|batch| batch.header.durable).max().unwrap_or(0)
+}
+
+/// Commits that count: whole ones, and of those that were durable once what is left of them.
+fn counting(scanned: &Scanned) -> HashSet<u64> {
+    let (durable, voided) = (known_durable(scanned), voided(scanned));
+    let batches = scanned.batches.iter();
+    let counts = batches.filter(|batch| batch.whole || batch.header.sequence <= durable);
+    counts.map(|b| b.header.sequence).filter(|commit| !voided.contains(commit)).collect()
+}
+
+/// Tells damage from a torn tail: reports the one, returns the commits of the other.
+pub(super) fn report_damage(
+    scanned: &Scanned,
+    start_commit: u64,
+    report: &mut OpenReport,
+) -> Vec<u64> {
+    let (durable, voided) = (known_durable(scanned), voided(scanned));
+    let mut seen = BTreeSet::new();
+    let mut torn = Vec::new();
+    for batch in &scanned.batches {
+        let commit = batch.header.sequence;
+        seen.insert(commit);
+        if batch.whole || voided.contains(&commit) {
+            continue;
+        }
+        if commit > durable {
+            torn.push(commit);
+            continue;
+        }
+        let file = File::Segment(batch.slot).to_string();
+        for (offset, id) in &batch.bad {
+            let what = "a record is damaged";
+            let messages = id.iter().copied().collect();
+            report.damage.push(Damage { file: file.clone(), offset: *offset, what, messages });
+        }
+        if batch.bad.is_empty() {
+            let (what, messages) = ("bytes between records are damaged", Vec::new());
+            report.damage.push(Damage { file, offset: batch.offset.into(), what, messages });
+        }
+    }
+    let last = seen.last().copied().unwrap_or(0);
+    for commit in start_commit..=last {
+        if seen.contains(&commit) || voided.contains(&commit) {
+            continue;
+        }
+        if commit > durable {
+            torn.push(commit);
+        } else {
+            report.damage.push(missing(scanned, commit));
+        }
+    }
+    torn.sort_unstable();
+    torn
+}
+
+/// A commit that was durable and is not found: it was after this place.
+fn missing(scanned: &Scanned, commit: u64) -> Damage {
+    let before = scanned.batches.iter().filter(|batch| batch.header.sequence < commit);
+    let nearest = before.max_by_key(|batch| batch.header.sequence);
+    let file = nearest.map_or(String::new(), |batch| File::Segment(batch.slot).to_string());
+    let end = |batch: &FoundBatch| u64::from(batch.offset) + u64::from(batch.header.length);
+    let offset = nearest.map_or(0, end);
+    Damage { file, offset, what: "a commit is missing", messages: Vec::new() }
+}
+
+impl Fold<'_> {
+    fn segments(&mut self, survey: &Survey, chosen: Option<&Chosen>, scanned: &Scanned) {
+        let mut last_records: HashMap<u32, u64> = HashMap::new();
+        for batch in &scanned.batches {
+            self.loaded.tail_bytes += u64::from(batch.header.length);
+            let last = batch.records.iter().map(|record| record.sequence).max();
+            let last = last.unwrap_or(0).max(batch.header.first_record);
+            let known = last_records.entry(batch.slot).or_default();
+            *known = (*known).max(last);
+            self.loaded.last_record = self.loaded.last_record.max(last);
+            let ended = batch.header.first_record + u64::from(batch.header.records);
+            self.loaded.last_record = self.loaded.last_record.max(ended);
+        }
+        for slot in survey.segments.keys() {
+            let size = self.loaded.segment_bytes;
+            let Some(mut segment) = survey.segment(*slot, chosen, size) else { continue };
+            self.loaded.last_epoch = self.loaded.last_epoch.max(segment.epoch);
+            let listed = chosen.and_then(|chosen| chosen.listed(*slot)).map(|l| l.last_record);
+            let scanned = last_records.get(slot).copied();
+            let listed = listed.filter(|last| *last != u64::MAX);
+            segment.last_record = scanned.or(listed).unwrap_or(0);
+            self.loaded.segments.all.insert(*slot, segment);
+        }
+    }
+
+    fn snapshot(&mut self, survey: &Survey, chosen: &Chosen) {
+        let loaded = &mut self.loaded;
+        let header = &chosen.header;
+        loaded.snapshot = header.generation;
+        loaded.snapshot_start = header.start_record;
+        loaded.snapshot_bytes = header.bytes;
+        loaded.older_start = chosen.older_start;
+        loaded.last_message = header.last_message;
+        loaded.last_record = loaded.last_record.max(header.start_record - 1);
+        loaded.last_epoch = loaded.last_epoch.max(header.last_epoch);
+        loaded.recent.clone_from(&chosen.table.transactions);
+        for at in &chosen.slices {
+            let Some((slice, payload)) = SliceHeader::decode(&chosen.bytes[*at..]) else {
+                continue;
+            };
+            self.slices.0.push((slice.after, slice.through, slice.position));
+            self.loaded.last_record = self.loaded.last_record.max(slice.position);
+            let mut cursor = Cursor(payload);
+            while let Some(entry) = decode_entry(&mut cursor) {
+                self.entry(survey, chosen, entry);
+            }
+        }
+    }
+
+    fn entry(&mut self, survey: &Survey, chosen: &Chosen, entry: Entry<'_>) {
+        let Entry { message, place, extras, blob } = entry;
+        let body_bytes = place.body_bytes.into();
+        (self.replay)(Replay::Snapshot { message, blob, body_bytes });
+        let mut slots = extras.iter().map(|extra| extra.slot).chain([place.slot]);
+        let same = |slot: u32| {
+            let now = survey.segments.get(&slot).and_then(|found| found.header);
+            chosen.listed(slot).map(|listed| listed.epoch) == now.map(|header| header.epoch)
+        };
+        if !slots.all(same) {
+            self.doubtful.insert(message);
+        }
+        self.place(message, place, extras);
+    }
+
+    fn place(&mut self, message: MessageId, place: Place, extras: Vec<Extra>) {
+        self.loaded.index.insert(message, place);
+        if extras.is_empty() {
+            self.loaded.extras.remove(&message);
+        } else {
+            self.loaded.extras.insert(message, extras.into_boxed_slice());
+        }
+    }
+
+    fn record(&mut self, batch: &FoundBatch, record: &FoundRecord, payload: &[u8]) {
+        self.loaded.report.replayed += 1;
+        match record.kind {
+            RecordKind::Message | RecordKind::Moved => match MessageRecord::decode(payload) {
+                Some(decoded) => self.message(batch, record, payload.len(), decoded),
+                None => self.undecodable(batch, record),
+            },
+            RecordKind::Change => match postcard::from_bytes::<Change>(payload) {
+                Ok(change) => self.change(record.sequence, change),
+                Err(_) => self.undecodable(batch, record),
+            },
+            RecordKind::Void | RecordKind::Chunk => {}
+        }
+    }
+
+    fn undecodable(&mut self, batch: &FoundBatch, record: &FoundRecord) {
+        self.loaded.report.damage.push(Damage {
+            file: File::Segment(batch.slot).to_string(),
+            offset: record.offset.into(),
+            what: "a record cannot be decoded",
+            messages: Vec::new(),
+        });
+    }
+
+    fn message(
+        &mut self,
+        batch: &FoundBatch,
+        found: &FoundRecord,
+        length: usize,
+        record: MessageRecord,
+    ) {
+        let message = record.message;
+        self.loaded.last_message = self.loaded.last_message.max(message.0);
+        if found.kind == RecordKind::Message {
+            self.loaded.recent.push((record.transaction, message));
+        }
+        let known = self.loaded.index.get(message).is_some();
+        let covered = found.sequence <= self.slices.position(message);
+        if self.ended.contains(&message) || !known && covered {
+            return;
+        }
+        let (place, extras) = place_of(batch, found, length, &record);
+        self.doubtful.remove(&message);
+        self.place(message, place, extras);
+        if !known {
+            let MessageRecord { transaction, envelope, body_bytes, .. } = record;
+            (self.replay)(Replay::Accepted { message, transaction, envelope, body_bytes });
+        }
+    }
+
+    fn change(&mut self, sequence: u64, change: Change) {
+        let message = change.message();
+        if sequence <= self.slices.position(message) || self.loaded.index.get(message).is_none() {
+            return;
+        }
+        if matches!(change, Change::Retire { .. }) {
+            self.loaded.index.remove(message);
+            self.loaded.extras.remove(&message);
+            self.doubtful.remove(&message);
+            self.ended.insert(message);
+        }
+        (self.replay)(Replay::Change(change));
+    }
+
+    /// Counts what is alive in each segment and names what cannot be read any more.
+    fn finish(&mut self, survey: &Survey, scanned: &Scanned) {
+        let loaded = &mut self.loaded;
+        for (message, place) in loaded.index.above(0) {
+            loaded.segments.add(place.slot, place.own_bytes());
+            for extra in loaded.extras.get(&message).into_iter().flatten() {
+                loaded.segments.add(extra.slot, extra.bytes.into());
+            }
+        }
+        let mut lost: Vec<_> = self.doubtful.drain().collect();
+        lost.sort_unstable();
+        for message in lost {
+            let Some(place) = loaded.index.get(message) else { continue };
+            let file = File::Segment(place.slot).to_string();
+            let what = "the segment is missing or was used again";
+            let (offset, messages) = (place.offset.into(), vec![message]);
+            loaded.report.damage.push(Damage { file, offset, what, messages });
+        }
+        name_victims(loaded);
+        let durable = known_durable(scanned);
+        for batch in &scanned.batches {
+            // Torn or damaged: nothing is ever written there again.
+            let hurt = !batch.whole && batch.header.sequence <= durable;
+            if hurt && loaded.segments.get(batch.slot).is_some_and(|s| s.state == State::Sealed) {
+                loaded.segments.fail(batch.slot);
+            }
+        }
+        loaded.recent.dedup();
+        loaded.report.messages = loaded.index.len() as u64;
+        let used = |found: &&super::survey::Found| found.header.is_some();
+        loaded.report.segments = survey.segments.values().filter(used).count() as u64;
+    }
+}
+
+/// Damaged bytes are most useful with the names of the messages that they belonged to.
+fn name_victims(loaded: &mut Loaded) {
+    if loaded.report.damage.is_empty() {
+        return;
+    }
+    let mut places: HashMap<String, Vec<(u64, u64, MessageId)>> = HashMap::new();
+    for (message, place) in loaded.index.above(0) {
+        let end = u64::from(place.offset) + 32 + u64::from(place.length());
+        let start = end.saturating_sub(place.own_bytes() + 8);
+        let file = File::Segment(place.slot).to_string();
+        places.entry(file).or_default().push((start, end, message));
+    }
+    for damage in &mut loaded.report.damage {
+        for (start, end, message) in places.get(&damage.file).into_iter().flatten() {
+            let hit = *start <= damage.offset && damage.offset < *end;
+            if hit && damage.offset > 0 && !damage.messages.contains(message) {
+                damage.messages.push(*message);
+            }
+        }
+    }
+}
+
+fn place_of(
+    batch: &FoundBatch,
+    found: &FoundRecord,
+    length: usize,
+    record: &MessageRecord,
+) -> (Place, Vec<Extra>) {
+    use crate::format::message::ChunkAt;
+    let body = record.body_bytes as u32;
+    let right_before = crate::format::aligned(body as usize, 8) as u32;
+    let adjacent = match record.chunks.as_slice() {
+        [] => true,
+        [chunk] => chunk.at == ChunkAt::Before(right_before) && chunk.length == body,
+        _ => false,
+    };
+    let place = Place::new(batch.slot, found.offset, length as u32, adjacent, body);
+    let mut list = if adjacent { Vec::new() } else { extras(&record.chunks) };
+    for extra in list.iter_mut().filter(|extra| extra.slot == crate::batch::OWN_SEGMENT) {
+        extra.slot = batch.slot;
+    }
+    (place, list)
+}

@@ -1,0 +1,115 @@
+//! Chooses the newest snapshot that is whole and reads it.
+//!
+//! Must never mix two of them, nor use one with a bad slice.
+
+use super::survey::Survey;
+use super::{Damage, OpenError, OpenReport};
+use crate::File;
+use crate::format::BLOCK;
+use crate::format::snapshot::{SliceHeader, SnapshotFound, SnapshotHeader, Table, TableSegment};
+use std::collections::HashMap;
+use world::Disk;
+
+/// A snapshot that was read and is whole.
+pub(super) struct Chosen {
+    pub header: SnapshotHeader,
+    pub table: Table,
+    /// All bytes of the file that count.
+    pub bytes: Vec<u8>,
+    /// Offsets of the slices of messages.
+    pub slices: Vec<usize>,
+    /// Where the other one starts, if it is complete.
+    pub older_start: u64,
+    by_slot: HashMap<u32, TableSegment>,
+}
+
+impl Chosen {
+    pub(super) fn listed(&self, slot: u32) -> Option<&TableSegment> {
+        self.by_slot.get(&slot)
+    }
+
+    pub(super) fn listed_in_tail(&self, slot: u32) -> bool {
+        self.listed(slot).is_some_and(|listed| listed.last_record >= self.header.start_record)
+    }
+}
+
+pub(super) fn choose(
+    disk: &dyn Disk,
+    survey: &Survey,
+    report: &mut OpenReport,
+) -> Result<Option<Chosen>, OpenError> {
+    let mut headers = Vec::new();
+    for which in 0..2u8 {
+        if let Some(length) = survey.snapshots[usize::from(which)] {
+            match head(disk, which, length)? {
+                SnapshotFound::Header(header) if header.complete => headers.push((which, header)),
+                SnapshotFound::Header(_) | SnapshotFound::Never => {}
+                SnapshotFound::Newer(version) => return Err(OpenError::Newer(version)),
+                SnapshotFound::Damaged => {
+                    note(report, which, "the snapshot's header is damaged");
+                }
+            }
+        }
+    }
+    headers.sort_by_key(|(_, header)| std::cmp::Reverse(header.generation));
+    let mut chosen = None;
+    for (at, (which, header)) in headers.iter().enumerate() {
+        match read(disk, *which, *header, report) {
+            Some(mut found) => {
+                found.older_start = headers.get(at + 1).map_or(0, |(_, h)| h.start_record);
+                chosen = Some(found);
+                break;
+            }
+            None => note(report, *which, "the snapshot has a damaged slice"),
+        }
+    }
+    let used = chosen.as_ref().map_or(0, |found| found.header.generation);
+    let headers = survey.segments.values().filter_map(|found| found.header);
+    if headers.map(|header| header.snapshot).max().unwrap_or(0) > used {
+        note(report, (used % 2) as u8 ^ 1, "the newest snapshot is missing");
+    }
+    report.snapshot = used;
+    Ok(chosen)
+}
+
+fn head(disk: &dyn Disk, which: u8, length: u64) -> Result<SnapshotFound, OpenError> {
+    let mut bytes = vec![0; BLOCK.min(length as usize)];
+    match disk.read_at(&File::Snapshot(which).to_string(), 0, &mut bytes) {
+        Ok(()) => Ok(SnapshotHeader::decode(&bytes)),
+        Err(_) => Ok(SnapshotFound::Damaged),
+    }
+}
+
+fn read(
+    disk: &dyn Disk,
+    which: u8,
+    header: SnapshotHeader,
+    report: &mut OpenReport,
+) -> Option<Chosen> {
+    let name = File::Snapshot(which).to_string();
+    let length = disk.list().ok()?.into_iter().find(|entry| entry.name == name)?.bytes;
+    let size = usize::try_from(header.bytes.min(length)).ok()?;
+    let mut bytes = vec![0; size];
+    disk.read_at(&name, 0, &mut bytes).ok()?;
+    report.bytes_read += size as u64;
+    let (mut at, mut slices, mut table) = (BLOCK, Vec::new(), None);
+    for number in 0..header.slices {
+        let (slice, payload) = SliceHeader::decode(bytes.get(at..)?)?;
+        if slice.generation != header.generation || slice.number != number {
+            return None;
+        }
+        match slice.table {
+            true => table = Some(Table::decode(payload)?),
+            false => slices.push(at),
+        }
+        at += slice.slice_bytes();
+    }
+    let table = table?;
+    let by_slot = table.segments.iter().map(|segment| (segment.slot, *segment)).collect();
+    Some(Chosen { header, table, bytes, slices, older_start: 0, by_slot })
+}
+
+fn note(report: &mut OpenReport, which: u8, what: &'static str) {
+    let file = File::Snapshot(which).to_string();
+    report.damage.push(Damage { file, offset: 0, what, messages: Vec::new() });
+}

@@ -1,0 +1,348 @@
+//! Segments for the lanes: made and zeroed ahead, recycled when dead, removed when there are too
+//! many, and emptied by copying forward when little in them is alive.
+//!
+//! Must never stand in the way of a commit: all of it runs in the background.
+
+use crate::batch::MessageItem;
+use crate::commit::{Active, Lane};
+use crate::format::segment::{Kind, SegmentHeader};
+use crate::format::{BLOCK, SECTOR};
+use crate::io::{Class, File, Io, IoDone, Work};
+use crate::segments::{Segment, State};
+use crate::{Alarm, Refusal, Spool};
+use mail::{Instant, Now};
+use std::time::Duration;
+
+pub(crate) use crate::forward::Mover;
+
+/// How long a failed attempt to make a segment rests.
+const RETRY_SECONDS: u64 = 5;
+
+/// What is being done about segments.
+#[derive(Default)]
+pub(crate) struct Supply {
+    /// Something has happened since the background last found nothing to do.
+    pub look: bool,
+    /// There was no room for the last one.
+    pub full: bool,
+    /// When the next attempt may be made.
+    pub retry_at: Option<Instant>,
+    pub activating: Option<(u64, Kind, Active)>,
+    pub background: Option<(u64, Job)>,
+}
+
+/// What the one background I/O is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    Create(u32),
+    Zero(u32),
+    Grow(u32),
+    Remove(u32),
+    Snapshot,
+    Move,
+}
+
+impl Spool {
+    /// Whether so many bytes may still be taken from outside, with the reserve left untouched.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        let gathered: usize = self.log.batches().map(|batch| batch.buffer.len()).sum();
+        let bulk: usize = self.bulk.batches().map(|batch| batch.buffer.len()).sum();
+        if (gathered + bulk) as u64 > self.settings.staged_bytes_max {
+            return false;
+        }
+        !self.supply.full
+            || self.ready_bytes() >= self.settings.reserve_bytes + gathered as u64 + bytes
+    }
+
+    fn ready_bytes(&self) -> u64 {
+        let left = |active: &Option<Active>| active.map_or(0, |a| u64::from(a.bytes - a.offset));
+        let spare = |s: &Segment| s.state == State::Ready;
+        let ready = self.segments.count(spare) as u64;
+        let usable = u64::from(self.settings.segment_bytes) - BLOCK as u64;
+        left(&self.log.active) + left(&self.log.next) + ready * usable
+    }
+
+    /// The next segment's header, written and synced before anything is written behind it.
+    pub(crate) fn activate(&mut self, now: Now) -> Option<Io> {
+        if self.supply.activating.is_some()
+            || self.broken.as_ref().is_some_and(|broken| now.monotonic < broken.retry_at)
+        {
+            return None;
+        }
+        let kind = match (self.log.next.is_none(), wants_segment(&self.bulk)) {
+            (true, _) => Kind::Log,
+            (false, true) if !self.supply.full => Kind::Bulk,
+            (false, true) => {
+                self.refuse_bulk();
+                return None;
+            }
+            (false, false) => return None,
+        };
+        let slot = self.segments.first(|segment| segment.state == State::Ready)?;
+        let (active, header) = self.new_epoch(slot, kind);
+        let id = self.next_io();
+        self.supply.activating = Some((id, kind, active));
+        self.usage.syncs += 1;
+        let mut buffer = header.encode().to_vec();
+        buffer.resize(BLOCK, 0);
+        let work = Work::Write { file: File::Segment(slot), offset: 0, buffer, sync: true };
+        Some(Io { id, class: Class::Commit, work })
+    }
+
+    /// Begins another use of a ready segment.
+    pub(crate) fn new_epoch(&mut self, slot: u32, kind: Kind) -> (Active, SegmentHeader) {
+        self.last_epoch += 1;
+        let epoch = self.last_epoch;
+        let nonce = mixed(self.nonce_seed ^ epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let bytes = self.settings.segment_bytes;
+        if let Some(segment) = self.segments.all.get_mut(&slot) {
+            *segment = Segment { kind, epoch, nonce, ..Segment::new(State::Activating, bytes) };
+        }
+        let snapshot = self.snapshots.newest;
+        let header = SegmentHeader { kind, slot, epoch, nonce, snapshot, bytes };
+        (Active { slot, epoch, nonce, offset: BLOCK as u32, bytes }, header)
+    }
+
+    /// One thing to do while there is time.
+    pub(crate) fn background(&mut self, now: Now) -> Option<Io> {
+        let later = self.supply.retry_at.into_iter().chain(self.snapshots.retry_at);
+        let look = self.supply.look || later.min().is_some_and(|at| at <= now.monotonic);
+        if self.supply.background.is_some() || !look {
+            return None;
+        }
+        let recycled = self.segments.recycle(self.snapshots.covered, self.settings.segment_bytes);
+        self.usage.recycled += recycled;
+        if recycled > 0 && self.supply.full {
+            self.room_again();
+        }
+        let (job, work) = (self.hurry())
+            .or_else(|| self.zero())
+            .or_else(|| self.snapshot_step(now).map(|work| (Job::Snapshot, work)))
+            .or_else(|| self.create(now))
+            .or_else(|| self.remove())
+            .or_else(|| self.forward_step().map(|work| (Job::Move, work)))
+            .or_else(|| {
+                self.supply.look = false;
+                None
+            })?;
+        let id = self.next_io();
+        self.supply.background = Some((id, job));
+        Some(Io { id, class: Class::Background, work })
+    }
+
+    /// A commit waits for a segment: do not zero it to the end.
+    fn hurry(&mut self) -> Option<(Job, Work)> {
+        let waits = self.log.next.is_none() && self.supply.activating.is_none();
+        let ready = self.segments.count(|segment| segment.state == State::Ready);
+        if !waits || ready > 0 || !self.log.is_stuck() {
+            return None;
+        }
+        let slot = self.segments.first(|s| matches!(s.state, State::Zeroing(_)))?;
+        self.usage.zeroing_fallbacks += 1;
+        let bytes = self.settings.segment_bytes.into();
+        Some((Job::Grow(slot), Work::Grow { file: File::Segment(slot), bytes }))
+    }
+
+    fn zero(&mut self) -> Option<(Job, Work)> {
+        let slot = self.segments.first(|s| matches!(s.state, State::Zeroing(_)))?;
+        let segment = self.segments.get(slot)?;
+        let State::Zeroing(done) = segment.state else { return None };
+        let bytes = self.settings.zero_slice_bytes.min(segment.bytes - done);
+        let sync = done + bytes == segment.bytes;
+        self.usage.syncs += u64::from(sync);
+        let work = Work::Zero { file: File::Segment(slot), offset: done.into(), bytes, sync };
+        Some((Job::Zero(slot), work))
+    }
+
+    fn create(&mut self, now: Now) -> Option<(Job, Work)> {
+        let ahead = |s: &Segment| matches!(s.state, State::Ready | State::Zeroing(_));
+        let enough = self.segments.count(ahead) >= self.settings.spares;
+        if enough || self.supply.retry_at.is_some_and(|at| now.monotonic < at) {
+            return None;
+        }
+        self.supply.retry_at = None;
+        let (slot, bytes) = (self.segments.free_slot(), self.settings.segment_bytes);
+        self.segments.all.insert(slot, Segment::new(State::Creating, bytes));
+        self.usage.syncs += 2;
+        let keep_free = self.settings.keep_free_bytes;
+        let file = File::Segment(slot);
+        Some((Job::Create(slot), Work::Create { file, bytes: bytes.into(), keep_free }))
+    }
+
+    /// Surplus, dead segments that failed, and dead ones of another size.
+    fn remove(&mut self) -> Option<(Job, Work)> {
+        let covered = self.snapshots.covered;
+        let ready = self.segments.count(|segment| segment.state == State::Ready);
+        let surplus = ready > 2 * self.settings.spares + 2;
+        let slot = match surplus {
+            true => {
+                let is_ready = |(_, s): &(&u32, &Segment)| s.state == State::Ready;
+                self.segments.all.iter().rev().find(is_ready).map(|(slot, _)| *slot)
+            }
+            false => {
+                let odd = self.settings.segment_bytes;
+                let useless = |s: &Segment| s.state == State::Failed || s.bytes != odd;
+                let settled = self.log.voids.is_empty() && self.log.failed.is_empty();
+                self.segments.first(|s| settled && useless(s) && s.is_dead(covered))
+            }
+        }?;
+        self.segments.set(slot, State::Removing);
+        self.usage.syncs += 1;
+        Some((Job::Remove(slot), Work::Remove { file: File::Segment(slot) }))
+    }
+
+    /// The end of anything but a commit.
+    pub(crate) fn finish_other(&mut self, done: IoDone, now: Now) {
+        self.supply.look = true;
+        if self.supply.activating.is_some_and(|(id, ..)| id == done.id) {
+            self.activated(done, now);
+        } else if let Some((_, job)) = self.supply.background.take_if(|(id, _)| *id == done.id) {
+            self.finish_job(job, done, now);
+        }
+    }
+
+    fn activated(&mut self, done: IoDone, now: Now) {
+        let Some((_, kind, active)) = self.supply.activating.take() else { return };
+        match done.result {
+            Ok(()) => {
+                self.segments.set(active.slot, State::Writing);
+                self.lane(kind).next = Some(active);
+            }
+            Err(error) => {
+                self.segments.fail(active.slot);
+                self.failing(error, now);
+            }
+        }
+    }
+
+    fn finish_job(&mut self, job: Job, done: IoDone, now: Now) {
+        let result = done.result.clone();
+        match (job, result) {
+            (Job::Snapshot, _) => self.snapshot_stepped(done, now),
+            (Job::Move, _) => self.forward_stepped(done, now),
+            (Job::Create(slot), Ok(())) => {
+                self.segments.set(slot, State::Zeroing(0));
+                self.room_again();
+            }
+            (Job::Create(slot), Err(error)) => {
+                self.segments.all.remove(&slot);
+                self.no_segment(error, now);
+            }
+            (Job::Zero(slot), Ok(())) => self.zeroed(slot),
+            (Job::Grow(slot), Ok(())) => self.segments.set(slot, State::Ready),
+            (Job::Zero(slot) | Job::Grow(slot), Err(error)) => {
+                self.segments.fail(slot);
+                self.no_segment(error, now);
+            }
+            (Job::Remove(slot), Ok(())) => {
+                self.segments.all.remove(&slot);
+            }
+            (Job::Remove(slot), Err(error)) => {
+                self.segments.set(slot, State::Kept);
+                self.alarm(Alarm::Background(error));
+            }
+        }
+    }
+
+    fn zeroed(&mut self, slot: u32) {
+        let slice = self.settings.zero_slice_bytes;
+        let Some(segment) = self.segments.all.get_mut(&slot) else { return };
+        if let State::Zeroing(done) = segment.state {
+            let done = done + slice.min(segment.bytes - done);
+            let whole = done == segment.bytes;
+            segment.state = if whole { State::Ready } else { State::Zeroing(done) };
+        }
+    }
+
+    /// Another segment cannot be had for now.
+    fn no_segment(&mut self, error: world::DiskError, now: Now) {
+        self.supply.retry_at = Some(now.monotonic + Duration::from_secs(RETRY_SECONDS));
+        if error.is_full() {
+            if !self.supply.full {
+                self.alarm(Alarm::Full(error));
+            }
+            self.supply.full = true;
+            self.snapshots.hurry = true;
+            let ready = self.segments.count(|segment| segment.state == State::Ready);
+            if self.log.next.is_none() && ready == 0 && self.log.is_stuck() {
+                self.refuse_gathered(Refusal::Full);
+            }
+        } else {
+            self.alarm(Alarm::Background(error));
+        }
+    }
+
+    fn room_again(&mut self) {
+        if self.supply.full {
+            self.supply.full = false;
+            self.alarm(Alarm::Room);
+        }
+    }
+
+    /// Large bodies do not get into the reserve.
+    fn refuse_bulk(&mut self) {
+        let mut batches = std::mem::take(&mut self.bulk.closed);
+        let number = self.next_batch();
+        let open = crate::batch::Batch::new(number, Vec::new());
+        batches.push_back(std::mem::replace(&mut self.bulk.open, open));
+        let mut lost = Vec::new();
+        for batch in &batches {
+            for item in &batch.items {
+                if let crate::batch::Item::Chunk { transaction, .. } = item {
+                    lost.push(*transaction);
+                }
+            }
+        }
+        self.lose(&lost, Refusal::Full);
+    }
+
+    /// These bodies are incomplete for ever; who waits to be accepted is told so.
+    fn lose(&mut self, lost: &[mail::TransactionId], refusal: Refusal) {
+        for transaction in lost {
+            if let Some(staged) = self.staged.get_mut(transaction) {
+                staged.lost = Some(refusal);
+            }
+        }
+        let is_lost = |group: &crate::spool::Waiting| {
+            group.messages.iter().any(|message| lost.contains(&message.transaction))
+        };
+        let waiting = std::mem::take(&mut self.waiting);
+        let (gone, kept) = waiting.into_iter().partition(is_lost);
+        self.waiting = kept;
+        for group in gone {
+            for message in group.messages {
+                let transaction = message.transaction;
+                self.unstage(transaction);
+                self.outputs.push_back(crate::Output::Refused { transaction, refusal });
+            }
+        }
+    }
+
+    /// A message has been copied forward, unless it ended meanwhile.
+    pub(crate) fn moved(&mut self, item: MessageItem, slot: u32, offset: u32) {
+        let transaction = item.transaction;
+        if let Some(old) = self.index.get(item.message) {
+            let extras = self.extras.remove(&item.message).map(Vec::from).unwrap_or_default();
+            self.enter(item, slot, offset);
+            self.release(old, &extras);
+            self.usage.copied_forward += 1;
+        }
+        self.unstage(transaction);
+    }
+}
+
+fn wants_segment(lane: &Lane) -> bool {
+    let gathered = !lane.open.is_empty() || !lane.closed.is_empty();
+    let next = lane.closed.front().unwrap_or(&lane.open).buffer.len();
+    let left = lane.active.map_or(0, |active| (active.bytes - active.offset) as usize);
+    gathered && lane.next.is_none() && left < next + BLOCK
+}
+
+/// SplitMix64's last step: without the seed nobody can tell one nonce from another.
+fn mixed(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+const _: () = assert!(SECTOR < BLOCK);

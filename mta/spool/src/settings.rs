@@ -1,0 +1,91 @@
+//! What can be set about the spool, with defaults that suit one ordinary disk.
+//!
+//! Must never hold a value that was not checked: `open` refuses what cannot work.
+
+/// All sizes and bounds of the spool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes of one segment. Segments of another size stay readable and are not recycled.
+    pub segment_bytes: u32,
+    /// A batch is closed before it grows past this, unless one group alone is larger.
+    pub batch_bytes_max: u32,
+    /// Commits of the log under way at once; one is always right.
+    pub commits_in_flight: usize,
+    /// Room kept for outcomes and retirements when the disk is full.
+    pub reserve_bytes: u64,
+    /// Bytes of the file system left to others.
+    pub keep_free_bytes: u64,
+    /// A body longer than this goes to bulk segments.
+    pub bulk_bytes_min: u32,
+    /// A body is stored in pieces of at most this.
+    pub chunk_bytes_max: u32,
+    /// Log written between two snapshots of the index, unless the snapshot itself is larger.
+    pub snapshot_log_bytes: u64,
+    /// Messages in one slice of a snapshot.
+    pub snapshot_slice_messages: usize,
+    /// Bytes staged or gathered and not yet written, in total.
+    pub staged_bytes_max: u64,
+    /// Segments kept ready ahead of need.
+    pub spares: usize,
+    /// Longest time in milliseconds that an outcome waits for a commit to ride in.
+    pub change_delay_ms_max: u64,
+    /// Transactions remembered after they became durable.
+    pub recent_transactions_max: usize,
+    /// Bytes zeroed in one step of the background.
+    pub zero_slice_bytes: u32,
+    /// Segments that are sealed and hold less live mail than one part in this many are copied
+    /// forward.
+    pub copy_forward_divisor: u32,
+    /// May make a new spool in an empty directory.
+    pub create: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            segment_bytes: 64 << 20,
+            batch_bytes_max: 2 << 20,
+            commits_in_flight: 2,
+            reserve_bytes: 64 << 20,
+            keep_free_bytes: 64 << 20,
+            bulk_bytes_min: 1 << 20,
+            chunk_bytes_max: 256 << 10,
+            snapshot_log_bytes: 128 << 20,
+            snapshot_slice_messages: 4096,
+            staged_bytes_max: 256 << 20,
+            spares: 3,
+            change_delay_ms_max: 20,
+            recent_transactions_max: 65_536,
+            zero_slice_bytes: 1 << 20,
+            copy_forward_divisor: 8,
+            create: true,
+        }
+    }
+}
+
+/// The smallest segment: header, one batch, and room to tell them apart.
+pub const SEGMENT_BYTES_MIN: u32 = 64 << 10;
+
+impl Settings {
+    /// What cannot work, in words.
+    pub fn problem(&self) -> Option<&'static str> {
+        let block = crate::format::BLOCK as u32;
+        if self.segment_bytes < SEGMENT_BYTES_MIN || !self.segment_bytes.is_multiple_of(block) {
+            Some("segment_bytes must be a multiple of 4096 and at least 65536")
+        } else if self.segment_bytes > 1 << 30 {
+            Some("segment_bytes must be at most 1 GiB")
+        } else if self.batch_bytes_max > self.segment_bytes / 4 || self.batch_bytes_max < block {
+            Some("batch_bytes_max must be between 4096 and a quarter of segment_bytes")
+        } else if self.chunk_bytes_max > self.segment_bytes / 8 || self.chunk_bytes_max == 0 {
+            Some("chunk_bytes_max must be between 1 and an eighth of segment_bytes")
+        } else if !(1..=64).contains(&self.commits_in_flight) {
+            Some("commits_in_flight must be between 1 and 64")
+        } else if self.snapshot_slice_messages == 0 || self.zero_slice_bytes < block {
+            Some("snapshot_slice_messages and zero_slice_bytes must not be 0")
+        } else if self.copy_forward_divisor < 2 || self.spares == 0 {
+            Some("copy_forward_divisor must be at least 2 and spares at least 1")
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Snapshots of the index and of the caller's state: in slices, into two files in turn.
+//!
+//! Must never be called complete before everything that a slice says is durable in the log too.
+
+use crate::format::snapshot::{
+    Entry, SLICE_HEADER, SliceHeader, SnapshotHeader, Table, TableSegment, encode_entry,
+};
+use crate::format::{BLOCK, aligned};
+use crate::io::{File, IoDone, Work};
+use crate::segments::State;
+use crate::{Alarm, Output, SnapshotSlice, Spool};
+use mail::{Instant, MessageId, Now};
+use std::time::Duration;
+
+/// How long a failed snapshot rests.
+const RETRY_SECONDS: u64 = 30;
+
+/// The snapshots there are and the one in the making.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    /// Generation of the newest that is complete.
+    pub newest: u64,
+    /// Where the newest starts in the log, and the one before.
+    pub newest_start: u64,
+    /// Records before this are in both: their segments may go.
+    pub covered: u64,
+    /// Bytes of the newest.
+    pub bytes: u64,
+    /// Bytes of log when the last one was begun.
+    pub log_bytes: u64,
+    /// Room is short: make one as soon as it helps.
+    pub hurry: bool,
+    pub retry_at: Option<Instant>,
+    pub making: Option<Making>,
+}
+
+/// A snapshot in the making.
+pub(crate) struct Making {
+    header: SnapshotHeader,
+    after: u64,
+    /// Ids above this came later and are in the log.
+    end: u64,
+    stage: Awaits,
+    /// All records up to this must be durable before it is complete.
+    needs: u64,
+}
+
+/// What is awaited.
+enum Awaits {
+    /// The file needs blocks.
+    Allocate,
+    /// Its header must say that it is being written.
+    Announce,
+    /// The caller's blobs.
+    ExpectBlobs,
+    /// A slice is encoded and wants to be written; the last one is the table.
+    Slice(Vec<u8>, bool),
+    /// Slices are written; sync them once the log has caught up.
+    Sync,
+    Complete,
+    /// An I/O is under way and ends this step.
+    Busy(Step),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Allocate,
+    Announce,
+    Slice,
+    Table,
+    Sync,
+    Complete,
+}
+
+impl Spool {
+    /// Makes a snapshot as soon as possible: before an orderly end, so that the next start is
+    /// quick.
+    pub fn snapshot_now(&mut self) {
+        self.supply.look = true;
+        self.snapshots.hurry = true;
+    }
+
+    /// The next I/O of the snapshot in the making, or of a new one if it is time.
+    pub(crate) fn snapshot_step(&mut self, now: Now) -> Option<Work> {
+        if self.snapshots.making.is_none() {
+            self.begin_snapshot(now)?;
+        }
+        let frontier = self.frontier();
+        let making = self.snapshots.making.as_mut()?;
+        let file = File::Snapshot((making.header.generation % 2) as u8);
+        let (step, work) = match std::mem::replace(&mut making.stage, Awaits::ExpectBlobs) {
+            Awaits::Allocate => {
+                let bytes = aligned(self.snapshots.bytes as usize * 5 / 4, BLOCK).max(1 << 20);
+                (Step::Allocate, Work::Create { file, bytes: bytes as u64, keep_free: 0 })
+            }
+            Awaits::Announce => (Step::Announce, header_work(file, &making.header)),
+            Awaits::Slice(buffer, table) => {
+                let offset = making.header.bytes;
+                making.header.bytes += buffer.len() as u64;
+                making.header.slices += 1;
+                let step = if table { Step::Table } else { Step::Slice };
+                (step, Work::Write { file, offset, buffer, sync: false })
+            }
+            Awaits::Sync if frontier >= making.needs => (Step::Sync, Work::Sync { file }),
+            Awaits::Complete => {
+                making.header.complete = true;
+                (Step::Complete, header_work(file, &making.header))
+            }
+            other => {
+                making.stage = other;
+                return None;
+            }
+        };
+        making.stage = Awaits::Busy(step);
+        self.usage.syncs += u64::from(!matches!(step, Step::Slice | Step::Table));
+        Some(work)
+    }
+
+    /// Due when enough log was written since the last one, or room is short and it would help.
+    fn begin_snapshot(&mut self, now: Now) -> Option<()> {
+        if self.snapshots.retry_at.is_some_and(|at| now.monotonic < at) {
+            return None;
+        }
+        self.snapshots.retry_at = None;
+        let written = self.log_bytes - self.snapshots.log_bytes;
+        let enough = self.settings.snapshot_log_bytes.max(self.snapshots.bytes);
+        let covered = self.snapshots.covered;
+        let helps = self.segments.count(|s| s.is_dead(u64::MAX) && !s.is_covered(covered)) > 0;
+        let hurry = self.snapshots.hurry && (helps || written > 0);
+        if written < enough && !hurry {
+            return None;
+        }
+        self.snapshots.hurry = self.supply.full;
+        self.snapshots.log_bytes = self.log_bytes;
+        let header = SnapshotHeader {
+            generation: self.snapshots.newest + 1,
+            complete: false,
+            start_record: self.frontier() + 1,
+            start_commit: self.log.start_commit(),
+            slices: 0,
+            bytes: BLOCK as u64,
+            last_message: self.last_message,
+            last_epoch: 0,
+        };
+        let (stage, end) = (Awaits::Allocate, self.last_message);
+        self.snapshots.making = Some(Making { header, after: 0, end, stage, needs: 0 });
+        Some(())
+    }
+
+    /// An I/O of the snapshot has come back.
+    pub(crate) fn snapshot_stepped(&mut self, done: IoDone, now: Now) {
+        let Some(making) = self.snapshots.making.as_mut() else { return };
+        let Awaits::Busy(step) = making.stage else { return };
+        if let Err(error) = done.result {
+            // The other file is as it was; this one is begun again later.
+            self.snapshots.making = None;
+            self.snapshots.retry_at = Some(now.monotonic + Duration::from_secs(RETRY_SECONDS));
+            return self.alarm(Alarm::Background(error));
+        }
+        match step {
+            Step::Allocate => making.stage = Awaits::Announce,
+            Step::Announce | Step::Slice => self.ask_slice(),
+            Step::Table => making.stage = Awaits::Sync,
+            Step::Sync => making.stage = Awaits::Complete,
+            Step::Complete => self.snapshot_complete(),
+        }
+    }
+
+    /// Asks the caller for the next slice, or ends with the table.
+    fn ask_slice(&mut self) {
+        let Some(making) = self.snapshots.making.as_mut() else { return };
+        let (after, end) = (making.after, making.end);
+        if after == end {
+            return self.make_table();
+        }
+        let count = self.settings.snapshot_slice_messages;
+        let wanted = self.index.above(after).map(|(id, _)| id).take_while(|id| id.0 <= end);
+        let messages: Vec<_> = wanted.take(count).collect();
+        let more = messages.len() == count;
+        // The last slice covers all ids there are, so that what has ended is known to have ended.
+        let through = match messages.last().filter(|_| more) {
+            Some(last) => last.0,
+            None => end,
+        };
+        let (generation, number) = (making.header.generation, making.header.slices);
+        making.stage = Awaits::ExpectBlobs;
+        let slice = SnapshotSlice { generation, number, after, through, messages };
+        self.outputs.push_back(Output::SnapshotWanted(slice));
+    }
+
+    /// The answer to [`Output::SnapshotWanted`]: the state of those messages that are still there.
+    pub fn snapshot_slice(&mut self, slice: SnapshotSlice, blobs: Vec<(MessageId, Vec<u8>)>) {
+        let frontier = self.frontier();
+        let last_record = self.last_record;
+        let Some(making) = self.snapshots.making.as_mut() else { return };
+        let expected = (making.header.generation, making.header.slices);
+        if expected != (slice.generation, slice.number)
+            || !matches!(making.stage, Awaits::ExpectBlobs)
+        {
+            return;
+        }
+        let mut bytes = vec![0; SLICE_HEADER];
+        let given: std::collections::HashSet<_> = blobs.iter().map(|(id, _)| *id).collect();
+        let live = |id: &&MessageId| self.index.get(**id).is_some();
+        if !slice.messages.iter().filter(live).all(|id| given.contains(id)) {
+            // A message left out would be forgotten: no snapshot is better than this one.
+            self.snapshots.making = None;
+            return;
+        }
+        for (message, blob) in &blobs {
+            let Some(place) = self.index.get(*message) else { continue };
+            let extras = self.extras.get(message).map(|e| e.to_vec()).unwrap_or_default();
+            encode_entry(&mut bytes, &Entry { message: *message, place, extras, blob });
+        }
+        let header = SliceHeader {
+            length: 0,
+            generation: slice.generation,
+            position: frontier,
+            after: slice.after,
+            through: slice.through,
+            number: slice.number,
+            checksum: 0,
+            table: false,
+        };
+        header.seal(&mut bytes);
+        making.after = slice.through;
+        // The caller's state may be ahead of the log: a bounce that it counts on must be there.
+        making.needs = making.needs.max(last_record);
+        making.stage = Awaits::Slice(bytes, false);
+        self.supply.look = true;
+    }
+
+    fn make_table(&mut self) {
+        let in_use = |state: State| {
+            !matches!(state, State::Ready | State::Creating | State::Zeroing(_) | State::Removing)
+        };
+        let segments = self.segments.all.iter().filter(|(_, s)| in_use(s.state));
+        let segments = segments.map(|(slot, s)| TableSegment {
+            slot: *slot,
+            epoch: s.epoch,
+            kind: s.kind,
+            last_record: if s.state == State::Writing { u64::MAX } else { s.last_record },
+        });
+        let recent = self.recent_order.iter();
+        let table = Table {
+            segments: segments.collect(),
+            transactions: recent.filter_map(|t| Some((*t, *self.recent.get(t)?))).collect(),
+        };
+        let Some(making) = self.snapshots.making.as_mut() else { return };
+        let mut bytes = vec![0; SLICE_HEADER];
+        table.encode(&mut bytes);
+        let header = SliceHeader {
+            length: 0,
+            generation: making.header.generation,
+            position: 0,
+            after: 0,
+            through: 0,
+            number: making.header.slices,
+            checksum: 0,
+            table: true,
+        };
+        header.seal(&mut bytes);
+        making.header.last_message = self.last_message;
+        making.header.last_epoch = self.last_epoch;
+        making.stage = Awaits::Slice(bytes, true);
+    }
+
+    fn snapshot_complete(&mut self) {
+        let Some(making) = self.snapshots.making.take() else { return };
+        let snapshots = &mut self.snapshots;
+        snapshots.covered = snapshots.newest_start;
+        snapshots.newest_start = making.header.start_record;
+        snapshots.newest = making.header.generation;
+        snapshots.bytes = making.header.bytes;
+        self.usage.snapshots += 1;
+    }
+}
+
+fn header_work(file: File, header: &SnapshotHeader) -> Work {
+    let mut buffer = header.encode().to_vec();
+    buffer.resize(BLOCK, 0);
+    Work::Write { file, offset: 0, buffer, sync: true }
+}
