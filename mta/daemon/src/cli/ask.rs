@@ -130,3 +130,27 @@ fn broken(error: &io::Error) -> Failure {
         _ => Failure::new(EX_PROTOCOL, format!("the queue process: {error}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_no_queue_process_is_told_which_socket_and_which_setting() {
+        let root = tempfile::tempdir().unwrap();
+        let error = Asker::connect(root.path()).err().unwrap();
+        let config = Config { path: "/etc/mine.toml".into(), named: true };
+        let failure = not_there(&error, root.path(), &config);
+        assert_eq!(failure.code, EX_UNAVAILABLE);
+        let state = root.path().display();
+        for part in [
+            format!("at {state}/admin.sock: No such file or directory"),
+            format!("`state` = \"{state}\", from /etc/mine.toml"),
+            "--config FILE or POSTHASTE_CONFIG".into(),
+        ] {
+            assert!(failure.text.contains(&part), "{part} in {}", failure.text);
+        }
+        let denied = not_there(&ErrorKind::PermissionDenied.into(), root.path(), &config);
+        assert_eq!(denied.code, EX_NOPERM);
+    }
+}

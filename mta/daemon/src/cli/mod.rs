@@ -16,7 +16,7 @@ mod wired;
 
 pub use ask::{ADMIN_SOCKET, Asker};
 pub use config::{CONFIG_DEFAULT, settings_text};
-pub use wired::{RunOptions, Wiring};
+pub use wired::{RunOptions, SpoolCheck, Wiring};
 
 use args::{Args, Command, SpoolCommand};
 use clap::Parser;

@@ -21,10 +21,13 @@ pub struct Wiring {
     pub role: fn(name: &str) -> Result<(), String>,
     /// `posthaste spool check`: hands over each finding as a line (JSON if so asked); whether the
     /// spool is sound.
-    pub spool_check: fn(&Settings, json: bool, say: &mut dyn FnMut(&str)) -> Result<bool, String>,
+    pub spool_check: SpoolCheck,
     /// `posthaste knobs`: every setting as Markdown.
     pub knobs: fn() -> String,
 }
+
+/// Checks the spool of these settings; the flag asks for JSON.
+pub type SpoolCheck = fn(&Settings, bool, &mut dyn FnMut(&str)) -> Result<bool, String>;
 
 /// What `posthaste run` was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
