@@ -1,4 +1,5 @@
 //! Mailboxes as other programs see them: exact, whole, locked, and safe when the disk is full or we die.
+//! Must never judge a mailbox by our own reading alone: Python reads it too.
 
 #![allow(clippy::unwrap_used)]
 

@@ -145,7 +145,7 @@ impl Maildir {
 
 fn write_message(file: &mut File, delivery: &Delivery, buffer: &mut Vec<u8>) -> io::Result<()> {
     buffer.clear();
-    super::trace_lines(delivery, buffer);
+    super::trace_lines(&delivery.message, &delivery.recipient, buffer);
     let Some(text) = delivery.message.in_memory() else {
         file.write_all(buffer)?;
         return delivery.message.pieces(&mut |piece| file.write_all(piece));

@@ -201,7 +201,7 @@ impl<'a> Appender<'a> {
 
     fn message(&mut self, delivery: &Delivery, scene: &Scene) -> io::Result<()> {
         self.buffer.extend_from_slice(from_line(delivery.message.sender(), scene.now).as_bytes());
-        super::trace_lines(delivery, &mut self.buffer);
+        super::trace_lines(&delivery.message, &delivery.recipient, &mut self.buffer);
         let mut quote = QuoteFrom::default();
         delivery.message.pieces(&mut |piece| {
             quote.push(piece, &mut self.buffer);

@@ -6,6 +6,7 @@ use super::text::ToLf;
 use mail::ReversePath;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -37,7 +38,8 @@ enum Content {
 #[derive(Debug)]
 pub struct Intake {
     sender: ReversePath,
-    lf: ToLf,
+    /// `None` where lines end with LF already.
+    lf: Option<ToLf>,
     memory: Vec<u8>,
     staged: Option<(File, u64)>,
     delivered_to: Vec<Box<str>>,
@@ -46,15 +48,23 @@ pub struct Intake {
 impl Intake {
     /// A message from `sender` begins.
     pub fn new(sender: ReversePath) -> Intake {
-        let lf = ToLf::default();
+        let lf = Some(ToLf::default());
         Intake { sender, lf, memory: Vec::new(), staged: None, delivered_to: Vec::new() }
     }
 
-    /// Takes the next bytes, with lines ended by CRLF. `stage` is a directory where a nameless file may
+    /// The same for bytes that another process of ours has taken in before: as they are.
+    pub fn as_it_is(sender: ReversePath) -> Intake {
+        Intake { lf: None, ..Intake::new(sender) }
+    }
+
+    /// Takes the next bytes. `stage` is a directory where a nameless file may
     /// be made when the message is large.
     pub fn push(&mut self, piece: &[u8], stage: BorrowedFd<'_>) -> io::Result<()> {
         for part in piece.chunks(MEMORY_BYTES_MAX / 4) {
-            self.lf.push(part, &mut self.memory);
+            match &mut self.lf {
+                Some(lf) => lf.push(part, &mut self.memory),
+                None => self.memory.extend_from_slice(part),
+            }
             if self.memory.len() >= MEMORY_BYTES_MAX / 2 {
                 self.spill(stage)?;
             }
@@ -64,7 +74,9 @@ impl Intake {
 
     /// The message is whole.
     pub fn finish(mut self) -> io::Result<Message> {
-        self.lf.finish(&mut self.memory);
+        if let Some(lf) = &mut self.lf {
+            lf.finish(&mut self.memory);
+        }
         let content = match self.staged {
             None => {
                 self.delivered_to = delivered_to(&self.memory);
@@ -121,25 +133,34 @@ impl Message {
     }
 
     /// Hands the text over piece by piece.
-    pub(super) fn pieces(&self, take: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let (file, bytes) = match &self.content {
-            Content::Memory(bytes) => return take(bytes),
-            Content::Staged(file, bytes) => (file, *bytes),
-        };
-        let mut buffer = vec![0; COPY_BYTES];
+    pub fn pieces(&self, take: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut at = 0;
-        while at < bytes {
-            let wanted = buffer.len().min(usize::try_from(bytes - at).unwrap_or(usize::MAX));
-            file.read_exact_at(&mut buffer[..wanted], at)?;
-            take(&buffer[..wanted])?;
-            at += wanted as u64;
+        while let Some(piece) = self.piece_at(at)? {
+            take(&piece)?;
+            at += piece.len() as u64;
         }
         Ok(())
+    }
+
+    /// The next bytes from `at` on, `None` at the end.
+    pub fn piece_at(&self, at: u64) -> io::Result<Option<Cow<'_, [u8]>>> {
+        if at >= self.bytes() {
+            return Ok(None);
+        }
+        let wanted = (COPY_BYTES as u64).min(self.bytes() - at) as usize;
+        match &self.content {
+            Content::Memory(bytes) => Ok(Some(Cow::Borrowed(&bytes[at as usize..][..wanted]))),
+            Content::Staged(file, _) => {
+                let mut buffer = vec![0; wanted];
+                file.read_exact_at(&mut buffer, at)?;
+                Ok(Some(Cow::Owned(buffer)))
+            }
+        }
     }
 }
 
 /// A file without a name: it is gone when it is closed, whatever happens to us.
-pub(super) fn nameless(dir: BorrowedFd<'_>) -> io::Result<File> {
+pub fn nameless(dir: BorrowedFd<'_>) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::openat(dir, ".", flags | OFlags::TMPFILE, Mode::RUSR | Mode::WUSR) {
         Ok(fd) => Ok(File::from(fd)),

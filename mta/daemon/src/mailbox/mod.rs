@@ -16,10 +16,11 @@ mod place;
 mod text;
 
 pub use fault::Fault;
-pub use message::{Intake, MEMORY_BYTES_MAX, Message};
+pub use maildir::SLICE_FILES_MAX;
+pub use message::{Intake, MEMORY_BYTES_MAX, Message, nameless};
 pub use place::{Base, user_name};
 
-use mail::{Address, Outcome, Wall};
+use mail::{Address, Outcome, Wall, trace};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,8 +106,9 @@ impl Mailbox {
 }
 
 /// The lines of the final delivery (RFC 5321 4.4), ended by LF as everything in a mailbox.
-fn trace_lines(delivery: &Delivery, out: &mut Vec<u8>) {
-    let sender = delivery.message.sender();
-    let lines = format!("Return-Path: <{sender}>\nDelivered-To: {}\n", delivery.recipient);
-    out.extend_from_slice(lines.as_bytes());
+pub fn trace_lines(message: &Message, recipient: &Address, out: &mut Vec<u8>) {
+    let mut lf = text::ToLf::default();
+    lf.push(&trace::return_path(message.sender()), out);
+    lf.push(&trace::delivered_to(recipient), out);
+    lf.finish(out);
 }
