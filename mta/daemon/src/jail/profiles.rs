@@ -327,6 +327,7 @@ const SYNC: Group = Group {
 const MAILBOXES: Group = Group {
     what: "mailboxes",
     calls: &[
+        "openat2",
         "link",
         "linkat",
         "fchmod",

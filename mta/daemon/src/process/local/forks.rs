@@ -1,0 +1,152 @@
+//! The fork server: starts workers that are irrevocably one user. It keeps what local gives up, so it
+//! parses nothing but a user's name of local, and looks that up in its own list.
+//! Must never start a worker as root, nor do anything else.
+
+use super::worker::{self, STAGE_DIRECTORY};
+use crate::io::control::{Control, Received};
+use crate::jail::{self, Files, Privilege, Profile, User};
+use crate::settings::{Account, Surroundings};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The one request. Beside it comes the stream for the worker.
+#[derive(Debug, Serialize, Deserialize)]
+struct Start {
+    /// An account's name; empty is local's own id.
+    user: String,
+}
+
+/// The way to the fork server; it ends when this is closed.
+#[derive(Debug)]
+pub struct Forks(Control);
+
+/// Whom workers may become, and what for.
+#[derive(Debug)]
+pub struct Whom {
+    /// Local's own user, where we are root.
+    pub privilege: Privilege,
+    /// The directory of mailboxes that is not a home: where its group may write, as in Debian's
+    /// `/var/mail`, workers get that group for the dotlock.
+    pub shared: Option<PathBuf>,
+    /// Workers run programs: nobody can say which files and system calls these need.
+    pub command: bool,
+}
+
+impl Forks {
+    /// Starts the fork server. To be called while this process has one thread and its privileges.
+    pub fn start(surroundings: &Surroundings, whom: Whom) -> io::Result<Forks> {
+        let (ours, theirs) = Control::pair()?;
+        // SAFETY: this process has one thread (see above), so the child may do anything.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                let control = keep_only(theirs);
+                let served = control.and_then(|control| serve(&control, surroundings, &whom));
+                // SAFETY: ends this process at once, without running what belongs to its parent.
+                unsafe { libc::_exit(i32::from(served.is_err())) }
+            }
+            _ => Ok(Forks(ours)),
+        }
+    }
+
+    /// Asks for a worker that is `user` and serves `stream`. If it cannot be had, the stream is closed.
+    pub fn worker(&self, user: &str, stream: OwnedFd) -> io::Result<()> {
+        self.0.send(&Start { user: user.to_owned() }, Some(stream.as_fd()))
+    }
+}
+
+/// Closes everything that was inherited but the standard descriptors and `control`.
+fn keep_only(control: Control) -> io::Result<Control> {
+    const FIRST: i32 = 3;
+    let old = control.into_fd();
+    if old.as_raw_fd() != FIRST {
+        // SAFETY: the descriptor at FIRST belongs to our parent's copy of memory, which this process
+        // does not use any more.
+        if unsafe { libc::dup3(old.as_raw_fd(), FIRST, libc::O_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    std::mem::forget(old);
+    // SAFETY: as above; nothing above FIRST is used in this process.
+    unsafe { libc::syscall(libc::SYS_close_range, FIRST + 1, u32::MAX, 0) };
+    // SAFETY: FIRST is open, and nobody else owns it here.
+    Ok(Control::from_fd(unsafe { std::os::fd::FromRawFd::from_raw_fd(FIRST) }))
+}
+
+fn serve(control: &Control, surroundings: &Surroundings, whom: &Whom) -> io::Result<()> {
+    quiet_signals();
+    loop {
+        let (request, stream) = match control.receive::<Start>()? {
+            Received::Message(request, Some(stream)) => (request, stream),
+            Received::Message(_, None) | Received::Nothing => continue,
+            Received::End => return Ok(()),
+        };
+        // SAFETY: this process has one thread.
+        if unsafe { libc::fork() } == 0 {
+            let served =
+                become_user(&request.user, surroundings, whom).and_then(|()| worker::run(stream));
+            // SAFETY: ends the worker at once.
+            unsafe { libc::_exit(i32::from(served.is_err())) }
+        }
+    }
+}
+
+/// Ended by the end of our streams, not by a terminal; workers that end leave no trace.
+fn quiet_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGXFSZ, libc::SIGCHLD] {
+        // SAFETY: SIG_IGN is a valid disposition.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Gives up everything but the user's own: from here on there is no way back (X202 in `jail`).
+fn become_user(user: &str, surroundings: &Surroundings, whom: &Whom) -> io::Result<()> {
+    // SAFETY: plain calls on this process; waiting for programs needs SIGCHLD as it was.
+    unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        libc::umask(0o077);
+    }
+    rustix::process::chdir("/")?;
+    let account = match user {
+        "" => None,
+        name => Some(surroundings.account(name).ok_or(io::ErrorKind::NotFound)?),
+    };
+    let mut profile = Profile::mailbox(privilege(account, whom)?, Vec::new());
+    profile.files = match (account, &whom.shared, whom.command) {
+        (_, _, true) => Files::Any,
+        (_, Some(shared), _) => Files::Below(vec![shared.clone(), STAGE_DIRECTORY.into()]),
+        (Some(account), None, _) => {
+            Files::Below(vec![account.home.clone(), STAGE_DIRECTORY.into()])
+        }
+        (None, None, _) => Files::Below(vec![STAGE_DIRECTORY.into()]),
+    };
+    let confined = jail::confine(&profile).map_err(io::Error::other)?;
+    if !whom.command {
+        confined.seal().map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// Who the worker will be. Root is refused by `jail`, others than ourselves where we are not root here.
+fn privilege(account: Option<&Account>, whom: &Whom) -> io::Result<Privilege> {
+    let Some(account) = account else { return Ok(whom.privilege.clone()) };
+    match whom.privilege {
+        Privilege::Root(_) => {
+            let groups = whom.shared.as_deref().and_then(shared_group).into_iter().collect();
+            Ok(Privilege::Root(User { uid: account.uid, gid: account.gid, groups }))
+        }
+        Privilege::Ordinary if rustix::process::geteuid().as_raw() == account.uid => {
+            Ok(Privilege::Ordinary)
+        }
+        Privilege::Ordinary => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+/// The group of a directory where its group, but not everybody, may write.
+fn shared_group(directory: &Path) -> Option<u32> {
+    let stat = std::fs::metadata(directory).ok()?;
+    (stat.mode() & 0o022 == 0o020 && stat.gid() != 0).then(|| stat.gid())
+}

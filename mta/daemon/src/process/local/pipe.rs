@@ -1,0 +1,168 @@
+//! Delivery to a program: its standard input is the message, its exit status the outcome (sysexits.h).
+//! Must never ask a shell, wait without bound, or keep more of what the program says than a reply holds.
+
+use crate::mailbox::{Fault, Message, nameless, trace_lines};
+use mail::{Address, Enhanced, Outcome, Reply, Report, Stage};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a program may take.
+const RUN_TIME_MAX: Duration = Duration::from_secs(300);
+/// What is kept of the program's output; the rest is read and dropped.
+const OUTPUT_BYTES_MAX: usize = 1000;
+/// How often it is looked whether the program has ended although its output is still open.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// Runs the program in `words` for one recipient.
+pub fn deliver(words: &[String], message: &Message, recipient: &Address) -> Outcome {
+    let peer = format!("pipe:{}", words.first().map_or("", String::as_str));
+    if message.was_delivered_to(recipient.as_str()) {
+        return Fault::looping().outcome(peer);
+    }
+    match run(words, message, recipient, RUN_TIME_MAX) {
+        Ok(ended) => outcome(&ended, peer),
+        Err(error) => Fault::io("cannot run the program", &error).outcome(peer),
+    }
+}
+
+/// How a program ended; `None`: it was killed because its time was over.
+struct Ended {
+    status: Option<ExitStatus>,
+    said: String,
+}
+
+fn run(
+    words: &[String],
+    message: &Message,
+    recipient: &Address,
+    time: Duration,
+) -> io::Result<Ended> {
+    let (program, arguments) =
+        words.split_first().ok_or_else(|| io::Error::other("no program is named"))?;
+    let (output, output_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("SENDER", message.sender().to_string())
+        .env("RECIPIENT", recipient.as_str())
+        .stdin(standard_input(message, recipient)?)
+        .stdout(Stdio::from(output_end.try_clone()?))
+        .stderr(Stdio::from(output_end))
+        .process_group(0);
+    // SAFETY: only async-signal-safe calls between fork and exec.
+    unsafe { command.pre_exec(default_signals) };
+    let child = command.spawn()?;
+    drop(command); // it holds the writing ends of the pipe
+    watch(child, output, Instant::now() + time)
+}
+
+/// The message as a file, so that a program that does not read cannot stop us.
+fn standard_input(message: &Message, recipient: &Address) -> io::Result<File> {
+    let mut file = nameless(File::open(std::env::temp_dir())?.as_fd())?;
+    let mut lines = Vec::new();
+    trace_lines(message, recipient, &mut lines);
+    file.write_all(&lines)?;
+    message.pieces(&mut |piece| file.write_all(piece))?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// What we ignore, the program need not.
+fn default_signals() -> io::Result<()> {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGXFSZ, libc::SIGPIPE, libc::SIGCHLD] {
+        // SAFETY: `signal` is async-signal-safe, SIG_DFL a valid disposition.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    Ok(())
+}
+
+fn watch(mut child: Child, output: OwnedFd, until: Instant) -> io::Result<Ended> {
+    let mut output = Some(File::from(output));
+    let mut said = Vec::new();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            while output.as_mut().is_some_and(|file| read_some(file, &mut said, None)) {}
+            return Ok(Ended { status: Some(status), said: harmless(&said) });
+        }
+        if Instant::now() >= until {
+            kill_group(&mut child);
+            return Ok(Ended { status: None, said: harmless(&said) });
+        }
+        match &mut output {
+            Some(file) => {
+                if readable(file, &LOOK_EVERY) && !read_some(file, &mut said, Some(())) {
+                    output = None;
+                }
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+fn readable(file: &File, wait: &Timespec) -> bool {
+    let mut fds = [PollFd::new(file, PollFlags::IN)];
+    poll(&mut fds, Some(wait)).is_ok_and(|ready| ready > 0)
+}
+
+/// Reads what is there; `false` at the end, or where nothing is there and we may not wait.
+fn read_some(file: &mut File, said: &mut Vec<u8>, wait: Option<()>) -> bool {
+    if wait.is_none() && (said.len() >= OUTPUT_BYTES_MAX || !readable(file, &Timespec::default())) {
+        return false;
+    }
+    let mut buffer = [0; 4096];
+    let read = file.read(&mut buffer).unwrap_or(0);
+    let kept = read.min(OUTPUT_BYTES_MAX - said.len());
+    said.extend_from_slice(&buffer[..kept]);
+    read > 0
+}
+
+fn kill_group(child: &mut Child) {
+    // SAFETY: the child leads its own process group and has not been waited for.
+    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+    let _ = child.wait();
+}
+
+/// One line of printable characters.
+fn harmless(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said);
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    text.trim().to_owned()
+}
+
+/// sysexits.h: 64 to 78; what is not the message's or the recipient's fault is tried again.
+fn outcome(ended: &Ended, peer: String) -> Outcome {
+    let code = ended.status.and_then(|status| status.code());
+    let (code, enhanced, what) = match (code, ended.status.and_then(|status| status.signal())) {
+        (Some(0), _) => (250, Enhanced(2, 0, 0), "delivered to the program".to_owned()),
+        (Some(64), _) => (550, Enhanced(5, 3, 0), "the program was called wrongly (64)".into()),
+        (Some(65), _) => (550, Enhanced(5, 6, 0), "the program refuses the message (65)".into()),
+        (Some(66), _) => (550, Enhanced(5, 3, 0), "the program lacks its input (66)".into()),
+        (Some(67), _) => (550, Enhanced(5, 1, 1), "the program knows no such user (67)".into()),
+        (Some(68), _) => (550, Enhanced(5, 1, 2), "the program knows no such host (68)".into()),
+        (Some(69), _) => (550, Enhanced(5, 3, 0), "the service is unavailable (69)".into()),
+        (Some(70), _) => (550, Enhanced(5, 3, 0), "the program has an error inside (70)".into()),
+        (Some(76), _) => (550, Enhanced(5, 5, 0), "the program saw a protocol error (76)".into()),
+        (Some(77), _) => (550, Enhanced(5, 7, 0), "the program has no permission (77)".into()),
+        (Some(78), _) => (451, Enhanced(4, 3, 5), "the program's settings are wrong (78)".into()),
+        (Some(code), _) => (451, Enhanced(4, 3, 0), format!("the program ended with {code}")),
+        (None, Some(signal)) => {
+            (451, Enhanced(4, 3, 0), format!("signal {signal} ended the program"))
+        }
+        (None, None) => (451, Enhanced(4, 3, 0), "the program took too long".into()),
+    };
+    let text = if ended.said.is_empty() { what } else { format!("{what}: {}", ended.said) };
+    let reply = Reply::new(code, enhanced, text);
+    let report = Report { stage: Stage::Mailbox, reply, peer: peer.into(), from_peer: false };
+    match code / 100 {
+        2 => Outcome::Delivered { report, relayed: false },
+        4 => Outcome::Deferred(report),
+        _ => Outcome::Failed(report),
+    }
+}

@@ -1,0 +1,459 @@
+//! The local process against a queue process's end of the conversation, in one test process.
+//! Must never depend on other users of the machine: where we are not root, it says so.
+
+use super::*;
+use crate::io::control::stream_pair;
+use crate::settings::{
+    Account, Local as LocalSettings, LogFormat, LogLevel, Piece, Surroundings, Template, Users,
+};
+use bytes::BytesMut;
+use link::send::{CHUNK_BYTES_MAX, QueueEnd, QueueEvent, Result as AttemptResult};
+use mail::{BodyKind, MessageId, NextHop, Notify, Outcome, Recipient, ReversePath, Wall};
+use std::collections::HashMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// A queue process as far as local can see it.
+struct Queue {
+    end: QueueEnd,
+    stream: UnixStream,
+    input: BytesMut,
+    master: Control,
+    bodies: HashMap<u64, Vec<u8>>,
+    process: Option<std::thread::JoinHandle<io::Result<()>>>,
+}
+
+fn template(pieces: &[&str]) -> Template {
+    let piece = |text: &&str| match *text {
+        "{user}" => Piece::User,
+        "{home}" => Piece::Home,
+        text => Piece::Text(text.into()),
+    };
+    Template(pieces.iter().map(piece).collect())
+}
+
+fn wanted(state: &Path, deliver: Deliver, users: Users, accounts: Vec<Account>) -> Wanted {
+    Wanted {
+        hostname: "mx.test".into(),
+        state: state.to_owned(),
+        local: LocalSettings { domains: vec![], deliver, users },
+        surroundings: Surroundings { accounts, ..Surroundings::default() },
+    }
+}
+
+impl Queue {
+    fn with(wanted: Wanted, privilege: Privilege) -> Queue {
+        let (master, control) = Control::pair().unwrap();
+        let forks = start_forks(&wanted, &privilege).unwrap();
+        let targets = Targets::open(wanted, owner(&privilege)).unwrap();
+        let (ours, theirs) = stream_pair().unwrap();
+        let peers = vec![(Role::Queue, 0, theirs)];
+        let process = std::thread::spawn(|| begin(control, peers, targets, forks, Log::off()));
+        let mut queue = Queue::around(ours, master);
+        queue.process = Some(process);
+        assert!(
+            matches!(queue.event(), QueueEvent::Hello { under_way, .. } if under_way.is_empty())
+        );
+        queue
+    }
+
+    fn around(stream: OwnedFd, master: Control) -> Queue {
+        let stream = UnixStream::from(stream);
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let (end, input) = (QueueEnd::new(BUILD), BytesMut::new());
+        Queue { end, stream, input, master, bodies: HashMap::new(), process: None }
+    }
+
+    fn write(&mut self) {
+        for frame in self.end.output().drain(..) {
+            self.stream.write_all(&frame).unwrap();
+        }
+    }
+
+    fn attempt(&mut self, number: u64, to: &[&str], body: &[u8]) {
+        let recipient = |to: &&str| Recipient {
+            address: mail::Address::parse(to, false).unwrap(),
+            notify: Notify::DEFAULT,
+            orcpt: None,
+        };
+        let attempt = Attempt {
+            attempt: number,
+            message: MessageId(number),
+            hop: NextHop::Local,
+            connections_max: 1,
+            messages_per_connection_max: 1,
+            sender: ReversePath::Null,
+            ret: None,
+            envid: None,
+            body: BodyKind::SevenBit,
+            smtputf8: false,
+            arrived: Wall::default(),
+            due: Wall::default(),
+            attempts_before: 0,
+            body_bytes: body.len() as u64,
+            prefix_bytes: 0,
+            recipients: (0..).zip(to.iter().map(recipient)).collect(),
+        };
+        let inline = body.len() as u64 <= link::send::INLINE_BYTES_MAX;
+        if !inline {
+            self.bodies.insert(number, body.to_vec());
+        }
+        self.end.attempt(attempt, inline.then_some(body));
+        self.write();
+    }
+
+    fn event(&mut self) -> QueueEvent {
+        loop {
+            if let Some(event) = self.end.poll() {
+                return event;
+            }
+            let mut buffer = [0; 65536];
+            let read = self.stream.read(&mut buffer).unwrap();
+            assert!(read > 0, "local is gone");
+            self.input.extend_from_slice(&buffer[..read]);
+            self.end.handle(&mut self.input).unwrap();
+            self.write();
+        }
+    }
+
+    /// The next result, fetches answered on the way; it is recorded.
+    fn result(&mut self) -> AttemptResult {
+        loop {
+            match self.event() {
+                QueueEvent::Result(result) => {
+                    self.end.recorded(vec![result.attempt]);
+                    self.write();
+                    return result;
+                }
+                QueueEvent::Fetch { attempt, offset, bytes, .. } => {
+                    assert!(bytes <= CHUNK_BYTES_MAX);
+                    let chunk = self.bodies[&attempt][offset as usize..][..bytes as usize].to_vec();
+                    self.end.chunk(attempt, offset, &chunk);
+                    self.write();
+                }
+                QueueEvent::Hello { .. } => panic!("a second hello"),
+            }
+        }
+    }
+
+    fn one(&mut self, number: u64, to: &str, body: &[u8]) -> Outcome {
+        self.attempt(number, &[to], body);
+        let mut result = self.result();
+        assert_eq!((result.attempt, result.outcomes.len()), (number, 1));
+        result.outcomes.remove(0).1
+    }
+
+    fn end(mut self) {
+        self.master.send(&FromMaster::Drain, None).unwrap();
+        self.process.take().unwrap().join().unwrap().unwrap();
+    }
+}
+
+fn enhanced(outcome: &Outcome) -> String {
+    outcome.report().reply.enhanced.unwrap().to_string()
+}
+
+fn delivered(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Delivered { .. })
+}
+
+fn texts(maildir: &Path) -> Vec<String> {
+    let new = fs::read_dir(maildir.join("new")).unwrap();
+    new.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
+}
+
+fn maildir_queue(dir: &Path) -> Queue {
+    let mail = dir.join("mail").to_string_lossy().into_owned();
+    let deliver = Deliver::Maildir(template(&[&format!("{mail}/"), "{user}", "/"]));
+    Queue::with(wanted(dir, deliver, Users::Any, vec![]), local_user())
+}
+
+#[test]
+fn each_recipient_of_each_attempt_gets_its_outcome_and_its_mail() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut queue = maildir_queue(dir.path());
+    for number in 1..=500 {
+        let body = format!("Subject: {number}\r\n\r\nbody {number}\r\n");
+        queue.attempt(number, &["a@l.test", "\"../bad\"@l.test", "B@l.test"], body.as_bytes());
+    }
+    let mut seen: Vec<u64> = (0..500)
+        .map(|_| {
+            let mut result = queue.result();
+            result.outcomes.sort_by_key(|(index, _)| *index);
+            let codes: Vec<_> = result.outcomes.iter().map(|(i, o)| (*i, enhanced(o))).collect();
+            assert_eq!(codes, [(0, "2.0.0".into()), (1, "5.1.1".into()), (2, "2.0.0".into())]);
+            result.attempt
+        })
+        .collect();
+    seen.sort();
+    assert!(seen.into_iter().eq(1..=500));
+    for (user, address) in [("a", "a@l.test"), ("b", "B@l.test")] {
+        let mut found = texts(&dir.path().join("mail").join(user));
+        let mut expected: Vec<_> = (1..=500)
+            .map(|n| {
+                format!("Return-Path: <>\nDelivered-To: {address}\nSubject: {n}\n\nbody {n}\n")
+            })
+            .collect();
+        found.sort();
+        expected.sort();
+        assert!(found == expected);
+    }
+    queue.end();
+}
+
+#[test]
+fn a_large_message_is_fetched_in_chunks_and_a_damaged_one_is_deferred() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut queue = maildir_queue(dir.path());
+    let body = b"From a line of text\r\n".repeat(100_000);
+    assert!(delivered(&queue.one(1, "big@l.test", &body)));
+    let text = texts(&dir.path().join("mail/big")).remove(0);
+    let expected = String::from_utf8(body.clone()).unwrap().replace("\r\n", "\n");
+    assert!(text == format!("Return-Path: <>\nDelivered-To: big@l.test\n{expected}"));
+    queue.attempt(2, &["big@l.test"], &body);
+    assert!(matches!(queue.event(), QueueEvent::Fetch { .. }));
+    queue.end.chunk_bad(2);
+    queue.write();
+    let result = queue.result();
+    assert!(matches!(&result.outcomes[0].1, Outcome::Deferred(_)));
+    assert_eq!(fs::read_dir(dir.path().join("mail")).unwrap().count(), 1, "nothing staged is left");
+    queue.end();
+}
+
+#[test]
+fn d182_a_new_queue_process_hears_what_the_former_one_did_not_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut queue = maildir_queue(dir.path());
+    queue.attempt(1, &["a@l.test"], b"x\r\n");
+    while !matches!(queue.event(), QueueEvent::Result(_)) {}
+    let body = b"0123456789abcdef\r\n".repeat(30_000);
+    queue.attempt(2, &["a@l.test"], &body);
+    assert!(matches!(queue.event(), QueueEvent::Fetch { offset: 0, .. }));
+    let (ours, theirs) = stream_pair().unwrap();
+    let peer = FromMaster::Peer { role: Role::Queue, instance: 0 };
+    queue.master.send(&peer, Some(theirs.as_fd())).unwrap();
+    drop(theirs);
+    let Queue { master, process, bodies, .. } = queue;
+    let mut queue = Queue { process, bodies, ..Queue::around(ours, master) };
+    let QueueEvent::Hello { under_way, .. } = queue.event() else { panic!() };
+    assert_eq!(under_way.iter().map(|u| u.attempt).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(queue.result().attempt, 1);
+    assert_eq!(queue.result().attempt, 2);
+    assert_eq!(texts(&dir.path().join("mail/a")).len(), 2);
+    queue.end();
+}
+
+/// Local's own user.
+fn local_user() -> Privilege {
+    privilege(61_000)
+}
+
+fn account(name: &str, uid: u32, home: PathBuf) -> Account {
+    Account { name: name.into(), uid, gid: uid, home }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A home that only its user may use.
+fn home(dir: &Path, name: &str, uid: u32) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let home = dir.join(name);
+    fs::create_dir(&home).unwrap();
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::chown(&home, Some(uid), Some(uid)).unwrap();
+    home
+}
+
+fn open_to_all(dir: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(dir, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_system_user_owns_what_a_worker_delivers_and_root_gets_nothing() {
+    use std::os::unix::fs::MetadataExt;
+    if !is_root() {
+        eprintln!("not root: no other user can be tested");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    open_to_all(dir.path(), 0o755);
+    let ann = home(dir.path(), "ann", 61_001);
+    let bob = home(dir.path(), "bob", 61_002);
+    let accounts = vec![
+        account("ann", 61_001, ann.clone()),
+        account("bob", 61_002, ann.clone()), // somebody else's home: must not work
+        account("root", 0, dir.path().to_owned()),
+    ];
+    let deliver = Deliver::Maildir(template(&["{home}", "/Maildir/"]));
+    let wanted = wanted(dir.path(), deliver, Users::System, accounts);
+    let mut queue = Queue::with(wanted, local_user());
+    assert!(delivered(&queue.one(1, "Ann@l.test", b"S: x\r\n\r\nfor ann\r\n")));
+    let large = b"0123456789abcdef\r\n".repeat(100_000);
+    assert!(delivered(&queue.one(2, "ann@l.test", &large)));
+    let mut found = texts(&ann.join("Maildir"));
+    found.sort_by_key(String::len);
+    assert_eq!(found[0], "Return-Path: <>\nDelivered-To: Ann@l.test\nS: x\n\nfor ann\n");
+    assert!(found[1].ends_with(&"0123456789abcdef\n".repeat(100_000)));
+    for path in [ann.join("Maildir"), ann.join("Maildir/new")] {
+        let stat = fs::metadata(path).unwrap();
+        assert_eq!((stat.uid(), stat.gid(), stat.mode() & 0o777), (61_001, 61_001, 0o700));
+    }
+    let outcome = queue.one(3, "bob@l.test", b"x\r\n");
+    assert!(matches!(&outcome, Outcome::Deferred(_)), "{outcome:?}");
+    let outcome = queue.one(4, "root@l.test", b"x\r\n");
+    assert!(matches!(&outcome, Outcome::Deferred(_)), "{outcome:?}");
+    assert_eq!(enhanced(&queue.one(5, "nobody-there@l.test", b"x\r\n")), "5.1.1");
+    assert!(!bob.join("Maildir").exists());
+    queue.end();
+}
+
+#[test]
+fn a_shared_mail_directory_lends_its_group_for_the_dotlock() {
+    use std::os::unix::fs::MetadataExt;
+    if !is_root() {
+        eprintln!("not root: no other user can be tested");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    open_to_all(dir.path(), 0o755);
+    let spool = dir.path().join("mail");
+    fs::create_dir(&spool).unwrap();
+    std::os::unix::fs::chown(&spool, Some(0), Some(61_008)).unwrap();
+    open_to_all(&spool, 0o2775);
+    let deliver = Deliver::Mbox(template(&[&format!("{}/", spool.display()), "{user}"]));
+    let accounts = vec![account("ann", 61_001, "/".into())];
+    let wanted = wanted(dir.path(), deliver, Users::System, accounts);
+    let mut queue = Queue::with(wanted, local_user());
+    for number in 1..=3 {
+        let outcome = queue.one(number, "ann@l.test", b"S: x\r\n\r\nFrom me\r\n");
+        assert!(delivered(&outcome), "{outcome:?}");
+    }
+    let stat = fs::metadata(spool.join("ann")).unwrap();
+    assert_eq!((stat.uid(), stat.mode() & 0o777), (61_001, 0o600));
+    let text = fs::read_to_string(spool.join("ann")).unwrap();
+    assert_eq!(text.matches("\n\n>From me\n\n").count(), 3);
+    assert!(!spool.join("ann.lock").exists());
+    queue.end();
+}
+
+fn pipe_queue(dir: &Path, script: &str) -> Queue {
+    let words = ["/bin/sh", "-c", script, "script"].map(|word| template(&[word]));
+    let mut words = words.to_vec();
+    words.push(template(&["to-", "{user}"]));
+    Queue::with(wanted(dir, Deliver::Pipe(words), Users::Any, vec![]), local_user())
+}
+
+#[test]
+fn d181_a_program_decides_by_its_exit_status() {
+    let dir = tempfile::tempdir().unwrap();
+    open_to_all(dir.path(), 0o777);
+    let out = dir.path().join("out").display().to_string();
+    let script = format!(
+        "case $1 in to-ok) cat >>{out}; echo \"$1\" \"$SENDER\" \"$RECIPIENT\" >>{out};; \
+         to-flood) yes | head -c 3000000; exit 67;; to-killed) kill -9 $$;; \
+         *) echo because; exit ${{1#to-}};; esac"
+    );
+    let mut queue = pipe_queue(dir.path(), &script);
+    for (number, (user, code)) in (1..).zip([
+        ("ok", "2.0.0"),
+        ("75", "4.3.0"),
+        ("70", "5.3.0"),
+        ("67", "5.1.1"),
+        ("255", "4.3.0"),
+        ("flood", "5.1.1"),
+        ("killed", "4.3.0"),
+        ("x;touch$IFS/tmp/no", "4.3.0"),
+    ]) {
+        let to = if user.contains(';') {
+            "\"x;exit 0\"@l.test".to_owned()
+        } else {
+            format!("{user}@l.test")
+        };
+        let outcome = queue.one(number, &to, b"S: x\r\n\r\nbody\r\n");
+        assert_eq!(enhanced(&outcome), code, "{user}: {outcome:?}");
+        assert!(outcome.report().reply.text.len() < 1200);
+        assert!(user != "75" || outcome.report().reply.text.ends_with("because"));
+    }
+    let text = fs::read_to_string(dir.path().join("out")).unwrap();
+    let expected = "Return-Path: <>\nDelivered-To: ok@l.test\nS: x\n\nbody\nto-ok  ok@l.test\n";
+    assert_eq!(text, expected);
+    queue.end();
+}
+
+#[test]
+fn d181_a_program_that_cannot_be_started_defers() {
+    let dir = tempfile::tempdir().unwrap();
+    let deliver = Deliver::Pipe(vec![template(&["/no/such/program"])]);
+    let mut queue = Queue::with(wanted(dir.path(), deliver, Users::Any, vec![]), local_user());
+    let outcome = queue.one(1, "a@l.test", b"x\r\n");
+    assert!(matches!(&outcome, Outcome::Deferred(_)), "{outcome:?}");
+    assert!(outcome.report().reply.text.contains("No such file"), "{outcome:?}");
+    queue.end();
+}
+
+/// What the test below starts as a process of its own: local and its queue, both in local's jail.
+#[test]
+fn jailed_process() {
+    let Ok(state) = std::env::var("LOCAL_JAILED_STATE") else { return };
+    let mbox = std::env::var_os("LOCAL_JAILED_MBOX").is_some();
+    let state = PathBuf::from(state);
+    let template = template(&[&format!("{}/mail/", state.display()), "{user}"]);
+    let deliver = if mbox { Deliver::Mbox(template) } else { Deliver::Maildir(template) };
+    let wanted = wanted(&state, deliver, Users::Any, vec![]);
+    let (master, control) = Control::pair().unwrap();
+    let targets = Targets::open(wanted, owner(&local_user())).unwrap();
+    let (ours, theirs) = stream_pair().unwrap();
+    let jail = jail::confine(&profile(local_user(), &targets).unwrap()).unwrap();
+    let log = Log::start_on("local", Style::of_stderr(LogFormat::Text, LogLevel::Info), {
+        std::io::stderr().as_fd().try_clone_to_owned().unwrap().into()
+    });
+    jail.seal().unwrap();
+    let peers = vec![(Role::Queue, 0, theirs)];
+    let local = std::thread::spawn(move || begin(control, peers, targets, None, log.unwrap()));
+    let mut queue = Queue::around(ours, master);
+    queue.process = Some(local);
+    assert!(matches!(queue.event(), QueueEvent::Hello { .. }));
+    for number in 1..=50 {
+        queue.attempt(number, &["a@l.test", "b@l.test"], b"Subject: x\r\n\r\nFrom y\r\n");
+    }
+    for _ in 1..=50 {
+        assert!(queue.result().outcomes.iter().all(|(_, outcome)| delivered(outcome)));
+    }
+    assert!(delivered(&queue.one(51, "a@l.test", &b"0123456789abcdef\r\n".repeat(100_000))));
+    assert!(fs::read_dir("/etc").is_err(), "the jail is open");
+    queue.end();
+}
+
+#[test]
+fn all_that_local_does_goes_through_its_jail() {
+    use std::os::unix::fs::MetadataExt;
+    for mbox in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "process::local::tests::jailed_process", "--nocapture"]);
+        command.env("LOCAL_JAILED_STATE", dir.path());
+        if mbox {
+            command.env("LOCAL_JAILED_MBOX", "1");
+        }
+        let out = command.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{:?}: {said}", out.status);
+        assert_eq!(said.matches("status=delivered").count(), 101, "{said}");
+        let a = dir.path().join("mail/a");
+        if mbox {
+            assert_eq!(fs::read_to_string(&a).unwrap().matches("\n\n>From y\n\n").count(), 50);
+        } else {
+            assert_eq!(texts(&a).len(), 51);
+        }
+        if let Some((user, _)) = owner(&local_user()) {
+            assert_eq!(fs::metadata(&a).unwrap().uid(), user);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A worker: irrevocably one user, it delivers that user's mail and ends when nobody speaks to it.
+//! Must never be anybody else, and never give an outcome for what is not durable.
+//!
+//! | from local | then |
+//! |---|---|
+//! | `Message` | a message begins |
+//! | `Piece` | its next bytes, lines ended by LF |
+//! | `Deliver` | it goes to this place, too |
+//! | `Go` | all are delivered; the answer is `Outcomes`, in the order of the `Deliver`s |
+
+use super::pipe;
+use super::target::WorkerPlace;
+use crate::mailbox::{
+    Base, Delivery, Fault, Format, Intake, LOCK_WAIT_MAX, Mailbox, Message, Scene, deliver_batch,
+};
+use bytes::{Bytes, BytesMut};
+use link::frame;
+use mail::{Address, Outcome, ReversePath, Wall};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// What a worker is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToWorker {
+    /// A message from this sender begins.
+    Message(ReversePath),
+    /// The next bytes, in the frame's tail.
+    Piece,
+    /// It goes to this recipient, whose mail is kept there.
+    Deliver(Address, WorkerPlace),
+    /// The batch is whole; this is our host's name.
+    Go(String),
+}
+
+/// What a worker says.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum FromWorker {
+    /// One for each `Deliver`, in order.
+    Outcomes(Vec<Outcome>),
+}
+
+/// Where large messages and those for programs are staged.
+pub(super) const STAGE_DIRECTORY: &str = "/tmp";
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+/// Directories that are held open between batches.
+const BASES_MAX: usize = 16;
+
+/// Serves until the other end is closed.
+pub fn run(stream: OwnedFd) -> io::Result<()> {
+    let mut stream = UnixStream::from(stream);
+    stream.set_nonblocking(false)?;
+    let mut worker = Worker::default();
+    let mut input = BytesMut::new();
+    loop {
+        while let Some((message, tail)) = frame::decode(&mut input).map_err(io::Error::other)? {
+            if let Some(outcomes) = worker.accept(message, &tail) {
+                stream.write_all(&frame::encode(&FromWorker::Outcomes(outcomes), &[]))?;
+            }
+        }
+        let filled = input.len();
+        input.resize(filled + READ_BYTES, 0);
+        let read = stream.read(&mut input[filled..])?;
+        input.truncate(filled + read);
+        if read == 0 {
+            return Ok(());
+        }
+    }
+}
+
+#[derive(Default)]
+struct Worker {
+    bases: BTreeMap<PathBuf, Arc<Base>>,
+    intake: Option<Intake>,
+    fault: Option<Fault>,
+    message: Option<Arc<Message>>,
+    jobs: Vec<Job>,
+}
+
+/// One delivery, or why there is none.
+struct Job {
+    recipient: Address,
+    place: WorkerPlace,
+    message: Result<Arc<Message>, Fault>,
+}
+
+impl Worker {
+    fn accept(&mut self, message: ToWorker, tail: &Bytes) -> Option<Vec<Outcome>> {
+        match message {
+            ToWorker::Message(sender) => {
+                (self.intake, self.message) = (Some(Intake::as_it_is(sender)), None);
+                self.fault = None;
+            }
+            ToWorker::Piece => self.piece(tail),
+            ToWorker::Deliver(recipient, place) => {
+                let message = self.whole();
+                self.jobs.push(Job { recipient, place, message });
+            }
+            ToWorker::Go(hostname) => return Some(self.go(hostname)),
+        }
+        None
+    }
+
+    fn piece(&mut self, tail: &[u8]) {
+        let Some(intake) = &mut self.intake else { return };
+        let stage = File::open(STAGE_DIRECTORY);
+        if let Err(error) = stage.and_then(|stage| intake.push(tail, stage.as_fd())) {
+            self.fault = Some(Fault::io("cannot stage the message", &error));
+            self.intake = None;
+        }
+    }
+
+    fn whole(&mut self) -> Result<Arc<Message>, Fault> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        if let Some(intake) = self.intake.take() {
+            let message =
+                intake.finish().map_err(|error| Fault::io("cannot stage the message", &error))?;
+            self.message = Some(Arc::new(message));
+        }
+        self.message.clone().ok_or_else(|| Fault::io("no message", &io::Error::other("no message")))
+    }
+
+    fn go(&mut self, hostname: String) -> Vec<Outcome> {
+        let scene = Scene { hostname, now: wall(), lock_wait_max: LOCK_WAIT_MAX };
+        let jobs = std::mem::take(&mut self.jobs);
+        (self.intake, self.message) = (None, None);
+        let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(jobs.len());
+        let mut deliveries = Vec::new();
+        for job in jobs {
+            outcomes.push(match self.prepare(job) {
+                Prepared::Mailbox(delivery) => {
+                    deliveries.push(delivery);
+                    None
+                }
+                Prepared::Done(outcome) => Some(outcome),
+            });
+        }
+        let mut delivered = deliver_batch(&deliveries, &scene).into_iter();
+        let next = || delivered.next().expect("deliver_batch answers each delivery");
+        let mut next = next;
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(&mut next)).collect()
+    }
+
+    fn prepare(&mut self, job: Job) -> Prepared {
+        let peer = job.place.to_string();
+        let message = match job.message {
+            Ok(message) => message,
+            Err(fault) => return Prepared::Done(fault.outcome(peer)),
+        };
+        match job.place {
+            WorkerPlace::Command(words) => {
+                Prepared::Done(pipe::deliver(&words, &message, &job.recipient))
+            }
+            WorkerPlace::Mailbox { base, path, mbox } => match self.base(base) {
+                Ok(base) => {
+                    let format = if mbox { Format::Mbox } else { Format::Maildir };
+                    let mailbox = Mailbox { base, path, format };
+                    Prepared::Mailbox(Delivery { message, recipient: job.recipient, mailbox })
+                }
+                Err(error) => {
+                    let fault = Fault::io("cannot open the directory of the mailbox", &error);
+                    Prepared::Done(fault.outcome(peer))
+                }
+            },
+        }
+    }
+
+    fn base(&mut self, path: PathBuf) -> io::Result<Arc<Base>> {
+        if let Some(known) = self.bases.get(&path) {
+            return Ok(known.clone());
+        }
+        if self.bases.len() >= BASES_MAX {
+            self.bases.clear();
+        }
+        let base = Arc::new(Base::open(path.clone(), false)?);
+        self.bases.insert(path, base.clone());
+        Ok(base)
+    }
+}
+
+enum Prepared {
+    Mailbox(Delivery),
+    Done(Outcome),
+}
+
+impl std::fmt::Display for WorkerPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            WorkerPlace::Mailbox { base, path, .. } => write!(f, "{}", base.join(path).display()),
+            WorkerPlace::Command(words) => {
+                write!(f, "pipe:{}", words.first().map_or("", String::as_str))
+            }
+        }
+    }
+}
+
+/// The time of day.
+pub(super) fn wall() -> Wall {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Wall::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
