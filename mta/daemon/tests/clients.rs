@@ -136,15 +136,22 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // SIGTERM first: Dovecot and smtp-sink have children of their own to end.
+        support::daemon::signal_to(self.0.id(), libc::SIGTERM);
+        for _ in 0..100 {
+            if matches!(self.0.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn directory(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(token(name));
-    std::fs::create_dir_all(&path).unwrap();
-    path
+/// Below /tmp: the path of a Unix socket may have 107 bytes only.
+fn directory(name: &str) -> tempfile::TempDir {
+    tempfile::Builder::new().prefix(&token(name)).tempdir().unwrap()
 }
 
 fn is_root() -> bool {
@@ -155,13 +162,14 @@ fn is_root() -> bool {
 fn postfixs_smtp_source_through_posthaste_into_postfixs_smtp_sink() {
     const MESSAGES: usize = 300;
     let dump = directory("smtp-sink");
-    std::fs::set_permissions(&dump, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let dump = dump.path();
+    std::fs::set_permissions(dump, std::fs::Permissions::from_mode(0o777)).unwrap();
     let port = free_port();
     let mut sink = postfix_tool("smtp-sink");
     if is_root() {
         sink.args(["-u", "nobody"]);
     }
-    sink.args(["-d", "m.", &format!("127.0.0.1:{port}"), "100"]).current_dir(&dump);
+    sink.args(["-d", "m.", &format!("127.0.0.1:{port}"), "100"]).current_dir(dump);
     let _sink = Running(sink.spawn().expect("smtp-sink; run ./check"));
     let daemon = Daemon::start(Setup { sink_port: port, ..Setup::default() });
     for options in [&["-s", "10"][..], &["-s", "10", "-d"], &["-s", "1", "-d"]] {
@@ -173,7 +181,7 @@ fn postfixs_smtp_source_through_posthaste_into_postfixs_smtp_sink() {
             .args(options)
             .arg(&server));
     }
-    let count = || std::fs::read_dir(&dump).unwrap().count();
+    let count = || std::fs::read_dir(dump).unwrap().count();
     until("all messages at smtp-sink", || (count() >= MESSAGES).then_some(()));
     until("an empty queue", || (daemon.queued() == 0).then_some(()));
     assert_eq!(count(), MESSAGES);
@@ -182,8 +190,7 @@ fn postfixs_smtp_source_through_posthaste_into_postfixs_smtp_sink() {
         // smtp-source fills its messages with lines of X.
         text.matches('X').count() > 3_500 && text.contains("Received: from source.test")
     };
-    assert!(std::fs::read_dir(&dump).unwrap().all(whole));
-    std::fs::remove_dir_all(&dump).unwrap();
+    assert!(std::fs::read_dir(dump).unwrap().all(whole));
 }
 
 /// Dovecot's LMTP server with the users one and three, everything in `directory`.
@@ -233,9 +240,10 @@ fn dovecot(directory: &Path, port: u16) -> Running {
 #[test]
 fn dovecots_lmtp_refuses_one_of_three_recipients_and_the_sender_hears_of_that_one() {
     let directory = directory("dovecot");
-    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let directory = directory.path();
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
     let port = free_port();
-    let _dovecot = dovecot(&directory, port);
+    let _dovecot = dovecot(directory, port);
     let daemon = Daemon::start(Setup {
         routes: format!("[[route]]\ndomain = \"dovecot.test\"\nto = \"lmtp:127.0.0.1:{port}\"\n"),
         ..Setup::default()
@@ -262,5 +270,4 @@ fn dovecots_lmtp_refuses_one_of_three_recipients_and_the_sender_hears_of_that_on
     assert!(bounce.contains("5.1.1"), "{bounce}");
     assert!(!bounce.contains("one@dovecot.test"), "{bounce}");
     until("an empty queue", || (daemon.queued() == 0).then_some(()));
-    std::fs::remove_dir_all(&directory).unwrap();
 }
