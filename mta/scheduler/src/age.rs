@@ -3,7 +3,7 @@
 //! Must never trust a jump of the wall clock: ages are kept on the monotonic one, and what was
 //! taken from the wall at a restart is looked at again before anything bounces.
 
-use crate::clock::{JUMP_MAX, wall_of_seconds};
+use crate::clock::{JUMP_MAX, ticks, wall_of_seconds};
 use crate::message::{DELAY_SEEN, DELETED, JobState, NULL_SENDER, OVERDUE, RESTORED};
 use crate::output::{Notice, NoticeKind, Record};
 use crate::scheduler::Scheduler;
@@ -81,7 +81,11 @@ impl Scheduler {
         if self.messages[message].has(RESTORED) {
             self.arm_age(message);
         } else {
-            self.wait_for_age(message, self.settings.retry.expire.saturating_sub(mark));
+            // From the mark on, not from now, which may be late.
+            let left = self.settings.retry.expire.saturating_sub(mark);
+            let tick = self.messages[message].age_tick.saturating_add(ticks(left));
+            self.messages[message].age_tick = tick;
+            self.ages.insert(&mut self.messages, message);
         }
         self.notice_delay(message);
     }

@@ -78,6 +78,10 @@ impl Clock {
     }
 }
 
+pub(crate) fn ticks(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u32::MAX)
+}
+
 pub(crate) fn wall_seconds(wall: Wall) -> u32 {
     u32::try_from(wall.seconds().max(0)).unwrap_or(u32::MAX)
 }

@@ -71,7 +71,11 @@ impl Scheduler {
 
     /// Puts a transaction that is in no state into one.
     pub(crate) fn enter(&mut self, job: u32, to: To) {
-        self.jobs[job].since = self.clock.seconds();
+        self.enter_since(job, to, self.clock.seconds());
+    }
+
+    pub(crate) fn enter_since(&mut self, job: u32, to: To, since: u32) {
+        self.jobs[job].since = since;
         let state = match to {
             To::Wait(tick) => {
                 self.jobs[job].place = tick;

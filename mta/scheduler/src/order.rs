@@ -110,7 +110,8 @@ impl Order {
             Order::Priority => ((100 - i64::from(facts.priority)).unsigned_abs(), 0),
             Order::Arrival => (u64::from(facts.arrived_seconds), 0),
             Order::Destination => (first_letters(facts.destination_name), facts.destination),
-            Order::Modified => (u64::from(facts.modified_seconds), 0),
+            // Within a second, as they became ready.
+            Order::Modified => (u64::from(facts.modified_seconds), facts.number),
             Order::Random | Order::None => (u64::from(facts.number), 0),
         };
         Key { first, then, id: facts.id }

@@ -92,8 +92,9 @@ impl Scheduler {
             if self.in_flight >= self.settings.attempts_in_flight_max {
                 return None;
             }
-            let at = self.next_destination()?;
-            if !self.may_begin(at) {
+            let (at, light) = self.next_destination()?;
+            // A light sender's mail may have gone since the destination was lined up for it.
+            if !self.may_begin(at) || (light && !self.is_light_next(at)) {
                 self.refresh(at);
                 continue;
             }
@@ -104,10 +105,10 @@ impl Scheduler {
         None
     }
 
-    /// The destination whose turn it is.
-    fn next_destination(&mut self) -> Option<u32> {
+    /// The destination whose turn it is, and whether it is so for a light sender.
+    fn next_destination(&mut self) -> Option<(u32, bool)> {
         if !self.is_fair() {
-            return self.standing.first().map(|(_, at)| *at);
+            return self.standing.first().map(|(_, at)| (*at, false));
         }
         let light = !self.turns[0].is_empty()
             && (self.light_run < LIGHT_RUN_MAX || self.turns[1].is_empty());
@@ -115,7 +116,12 @@ impl Scheduler {
         let which = if light { 0 } else { 1 };
         let at = self.turns[which].pop_front()?;
         self.destinations[at].flags &= !IN_TURN[which];
-        Some(at)
+        Some((at, light))
+    }
+
+    fn is_light_next(&self, at: u32) -> bool {
+        let sender = self.lanes.next_sender(&self.destinations[at]);
+        sender.is_some_and(|at| self.symbols.is_ready_at_most(at, LIGHT_SENDER_MAX))
     }
 
     fn next_job(&mut self, at: u32) -> Option<u32> {
@@ -206,8 +212,7 @@ impl Scheduler {
 
     /// Gives a destination its turn among all, and among those where a light sender is next.
     fn line_up_destination(&mut self, at: u32) {
-        let sender = self.lanes.next_sender(&self.destinations[at]);
-        let light = sender.is_some_and(|at| *self.symbols.ready(at) <= LIGHT_SENDER_MAX);
+        let light = self.is_light_next(at);
         let destination = &mut self.destinations[at];
         for (which, wanted) in [light, true].into_iter().enumerate() {
             if wanted && destination.flags & IN_TURN[which] == 0 {
@@ -242,16 +247,17 @@ impl Scheduler {
             self.leave(*job);
         }
         self.standing.clear();
-        for turn in 0..self.turns.len() {
-            while let Some(at) = self.turns[turn].pop_front() {
-                self.destinations[at].flags &= !IN_TURN[turn];
+        for (turn, flag) in self.turns.iter_mut().zip(IN_TURN) {
+            for at in turn.drain(..) {
+                self.destinations[at].flags &= !flag;
             }
         }
         let live: Vec<u32> = self.live_destinations().collect();
         live.iter().for_each(|at| self.destinations[*at].sorted = None);
         self.settings.order = order;
         for job in ready {
-            self.enter(job, To::Ready);
+            let since = self.jobs[job].since;
+            self.enter_since(job, To::Ready, since);
         }
     }
 

@@ -66,6 +66,10 @@ impl Symbols {
         self.texts.get(self.entries[at].text)
     }
 
+    pub fn is_ready_at_most(&self, at: u32, max: u32) -> bool {
+        self.entries[at].ready <= max
+    }
+
     pub fn ready(&mut self, at: u32) -> &mut u32 {
         &mut self.entries[at].ready
     }

@@ -1,6 +1,6 @@
 //! What the scheduler's tests share: a clock to turn, messages to send, answers to give.
 
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code)] // each test file uses a part
 
 use mail::{
     Address, Domain, Enhanced, Instant, MessageId, NextHop, Notify, Now, Outcome, Reply, Report,

@@ -1,0 +1,459 @@
+//! What a postmaster relies on, claim by claim.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use mail::{Change, Enhanced, NextHop, Notify, Outcome, Stage};
+use scheduler::{
+    DestinationLimits, HeldBy, NoticeKind, Output, Record, Retry, Settings, SilentBecause, State,
+};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const NO_JITTER: Retry = Retry {
+    first: Duration::from_secs(300),
+    factor: 2.0,
+    longest: Duration::from_secs(4 * 3600),
+    expire: Duration::from_secs(5 * 86_400),
+    jitter: 0.0,
+};
+
+fn plain() -> Settings {
+    Settings { retry: NO_JITTER, ..Settings::default() }
+}
+
+fn limited(limits: DestinationLimits) -> Settings {
+    Settings { default: limits, ..plain() }
+}
+
+fn kinds(record: &Record) -> Vec<&'static str> {
+    let kind = |change: &Change| match change {
+        Change::Delivered { .. } => "delivered",
+        Change::Failed { .. } => "failed",
+        Change::Due { .. } => "due",
+        Change::DelayNoticed { .. } => "delay",
+        Change::Hold { .. } => "hold",
+        Change::Release { .. } => "release",
+        Change::Priority { .. } => "priority",
+        Change::Retire { .. } => "retire",
+    };
+    record.changes.iter().map(kind).collect()
+}
+
+#[test]
+fn a_message_is_tried_at_once_delivered_and_retired() {
+    let mut bench = Bench::new(plain());
+    let id = bench.send(mail(1, "a@a.test", &["b@b.test"]));
+    let attempts = bench.attempts();
+    assert_eq!((attempts.len(), attempts[0].message), (1, id));
+    assert_eq!(bench.scheduler.hop(attempts[0].destination), Some(&mx("b.test")));
+    bench.answer(&attempts[0], delivered());
+    let records = bench.records();
+    assert_eq!(kinds(&records[0]), ["delivered", "retire"]);
+    assert!(bench.scheduler.is_empty() && bench.scheduler.next_wakeup().is_none());
+}
+
+#[test]
+fn recipients_of_one_destination_share_attempts_up_to_the_limit() {
+    let limits = DestinationLimits { recipients_per_message: 2, ..Default::default() };
+    let mut bench = Bench::new(limited(limits));
+    bench.send(mail(1, "a@a.test", &["a@b.test", "x@c.test", "b@b.test", "c@b.test"]));
+    let mut groups: Vec<Vec<u32>> = bench.attempts().into_iter().map(|a| a.recipients).collect();
+    groups.sort();
+    assert_eq!(groups, [vec![0, 2], vec![1], vec![3]]);
+}
+
+#[test]
+fn each_recipient_has_its_own_outcome_and_those_that_wait_stay_together() {
+    let mut bench = Bench::new(plain());
+    let to = ["a@b.test", "b@b.test", "c@b.test", "d@b.test", "e@b.test"];
+    bench.send(mail(1, "a@a.test", &to));
+    let attempt = bench.attempts().remove(0);
+    let other = Outcome::Deferred(report(Stage::Rcpt, 452, "mailbox full"));
+    let outcomes = [(0, delivered()), (1, refused()), (2, greylisted()), (3, other)];
+    bench.scheduler.outcome(attempt.attempt, &outcomes, bench.now);
+    let records = bench.records();
+    assert_eq!(kinds(&records[0]), ["delivered", "failed", "due", "due", "due"]);
+    assert_eq!(records[0].notices[0].recipients[0].0, 1);
+    bench.pass(seconds(301));
+    let again = bench.attempts().remove(0);
+    assert_eq!((again.recipients, again.attempts_before), (vec![2, 3, 4], 1));
+}
+
+#[test]
+fn waits_grow_by_the_factor_and_the_message_expires_once_with_its_last_reply() {
+    let mut bench = Bench::new(Settings { delay_notice_after: None, ..plain() });
+    bench.send(mail(1, "a@a.test", &["b@b.test"]));
+    let (mut waits, mut last, mut end) = (Vec::new(), bench.now, None);
+    while end.is_none() {
+        for output in bench.drain() {
+            match output {
+                Output::Attempt(attempt) => {
+                    waits.push(bench.now.monotonic.since(last.monotonic).as_secs() / 60);
+                    last = bench.now;
+                    bench.answer(&attempt, greylisted());
+                }
+                Output::Record(record) if !record.notices.is_empty() => end = Some(record),
+                Output::Record(record) => assert_eq!(kinds(&record), ["due"]),
+            }
+        }
+        assert!(end.is_some() || bench.sleep());
+    }
+    assert_eq!(waits[..9], [0, 5, 10, 20, 40, 80, 160, 240, 240]);
+    let record = end.unwrap();
+    assert_eq!(kinds(&record), ["failed", "retire"]);
+    let notice = &record.notices[0];
+    let reply = &notice.recipients[0].1.reply;
+    assert_eq!((notice.kind, reply.enhanced), (NoticeKind::Expired, Some(Enhanced(5, 4, 7))));
+    assert!(reply.text.contains("5 days") && reply.text.contains("450 4.0.0 try again later"));
+    assert_eq!(bench.now.wall.since(start().wall).as_secs(), 5 * 86_400);
+}
+
+#[test]
+fn d160_a_delay_notice_comes_once_and_only_where_notify_allows() {
+    let cases = [
+        ("a@a.test", Notify::DEFAULT, 1),
+        ("a@a.test", Notify::of(false, true, true), 1),
+        ("a@a.test", Notify::of(true, true, false), 0),
+        ("a@a.test", Notify::NEVER, 0),
+        ("", Notify::DEFAULT, 0),
+    ];
+    for (sender, notify, expected) in cases {
+        let mut bench = Bench::new(plain());
+        bench.send(mail(1, sender, &["b@b.test"]).notify(notify));
+        let mut notices = 0;
+        while bench.now.wall.since(start().wall) < seconds(86_400) {
+            for output in bench.drain() {
+                match output {
+                    Output::Attempt(attempt) => bench.answer(&attempt, greylisted()),
+                    Output::Record(record) => {
+                        let delayed =
+                            |notice: &&scheduler::Notice| notice.kind == NoticeKind::Delayed;
+                        notices += record.notices.iter().filter(delayed).count();
+                        assert_eq!(kinds(&record).contains(&"delay"), !record.notices.is_empty());
+                    }
+                }
+            }
+            bench.sleep();
+        }
+        assert_eq!(notices, expected, "{sender} {notify:?}");
+    }
+}
+
+#[test]
+fn d160_failures_are_told_as_notify_says_and_never_to_the_null_sender() {
+    let cases = [
+        ("a@a.test", Notify::DEFAULT, None),
+        ("a@a.test", Notify::of(false, true, false), None),
+        ("a@a.test", Notify::NEVER, Some(SilentBecause::NotifyHasNoFailure)),
+        ("a@a.test", Notify::of(true, false, true), Some(SilentBecause::NotifyHasNoFailure)),
+        ("", Notify::DEFAULT, Some(SilentBecause::NullSender)),
+        ("", Notify::of(true, true, true), Some(SilentBecause::NullSender)),
+    ];
+    for (sender, notify, silent) in cases {
+        let mut bench = Bench::new(plain());
+        bench.send(mail(1, sender, &["b@b.test"]).notify(notify));
+        let attempt = bench.attempts().remove(0);
+        bench.answer(&attempt, refused());
+        let record = bench.records().remove(0);
+        assert_eq!(kinds(&record), ["failed", "retire"]);
+        assert_eq!(record.silent.first().map(|silent| silent.why), silent);
+        assert_eq!(record.notices.is_empty(), silent.is_some());
+    }
+}
+
+#[test]
+fn success_is_told_where_nobody_else_will_tell_it() {
+    let wanted = Notify::of(true, true, false);
+    let cases = [
+        (NextHop::Local, wanted, delivered(), Some(NoticeKind::Delivered)),
+        (NextHop::Local, Notify::DEFAULT, delivered(), None),
+        (mx("b.test"), wanted, relayed(), Some(NoticeKind::Relayed)),
+        (mx("b.test"), wanted, delivered(), None),
+        (mx("b.test"), Notify::of(false, true, false), relayed(), None),
+    ];
+    for (hop, notify, outcome, expected) in cases {
+        let mut bench = Bench::new(plain());
+        bench.send(mail(1, "a@a.test", &["b@b.test"]).notify(notify).hop(hop));
+        let attempt = bench.attempts().remove(0);
+        bench.answer(&attempt, outcome);
+        let record = bench.records().remove(0);
+        assert_eq!(record.notices.first().map(|notice| notice.kind), expected);
+    }
+}
+
+#[test]
+fn a_dead_destination_costs_one_probe_at_a_time_and_its_mail_flows_when_it_is_back() {
+    let mut bench = Bench::new(plain());
+    for id in 0..10_000 {
+        bench.send(mail(id + 1, "a@a.test", &["b@b.test"]));
+    }
+    let (mut tried, begin) = (0, bench.now);
+    while bench.now.wall.since(begin.wall) < seconds(3600) {
+        for attempt in bench.attempts() {
+            tried += 1;
+            bench.answer(&attempt, unreachable());
+        }
+        bench.sleep();
+    }
+    assert!((20..60).contains(&tried), "{tried} attempts in an hour");
+    assert_eq!(bench.scheduler.summary(bench.now).destinations_backing_off, 1);
+    let deadline = bench.now.wall + seconds(6 * 3600);
+    while !bench.scheduler.is_empty() && bench.now.wall < deadline {
+        for attempt in bench.attempts() {
+            bench.answer(&attempt, delivered());
+        }
+        bench.sleep();
+    }
+    assert!(bench.scheduler.is_empty());
+}
+
+#[test]
+fn d147_a_refused_recipient_does_not_slow_its_destination() {
+    let mut bench = Bench::new(plain());
+    for id in 0..50 {
+        bench.send(mail(id + 1, "a@a.test", &["b@b.test"]));
+    }
+    for _ in 0..10 {
+        for attempt in bench.attempts() {
+            bench.answer(&attempt, greylisted());
+        }
+    }
+    let summary = bench.scheduler.summary(bench.now);
+    assert_eq!((summary.deferred, summary.destinations[0].failures), (50, 0));
+    assert!(summary.destinations[0].allowed >= 50);
+}
+
+#[test]
+fn concurrency_starts_low_grows_with_success_and_stops_at_the_limit() {
+    let limits = DestinationLimits { connections: 10, start_connections: 2, ..Default::default() };
+    let mut bench = Bench::new(limited(limits));
+    for id in 0..200 {
+        bench.send(mail(id + 1, "a@a.test", &["b@b.test"]));
+    }
+    let (mut seen, mut flying) = (Vec::new(), bench.attempts());
+    while !flying.is_empty() {
+        seen.push(flying.len());
+        for attempt in flying {
+            bench.answer(&attempt, delivered());
+        }
+        flying = bench.attempts();
+    }
+    assert_eq!(seen[..5], [2, 4, 8, 10, 10]);
+    assert!(seen.iter().all(|count| *count <= 10));
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let limits = DestinationLimits { rate_per_second: Some(2.0), ..Default::default() };
+    let mut bench = Bench::new(limited(limits));
+    for id in 0..100 {
+        bench.send(mail(id + 1, "a@a.test", &["b@b.test"]));
+    }
+    let mut tried = 0;
+    while bench.now.wall.since(start().wall) < seconds(10) {
+        for attempt in bench.attempts() {
+            tried += 1;
+            bench.answer(&attempt, delivered());
+        }
+        bench.sleep();
+    }
+    assert!((20..=21).contains(&tried), "{tried} in ten seconds");
+}
+
+#[test]
+fn ten_messages_beside_a_million_of_another_sender_go_at_once() {
+    for spread in [1, 500] {
+        let settings = Settings { attempts_in_flight_max: 20, ..plain() };
+        let mut bench = Bench::new(settings);
+        for id in 0..20_000u64 {
+            bench.send(mail(id + 1, "flood@a.test", &[&format!("x@d{}.test", id % spread)]));
+        }
+        let mut flying = bench.attempts();
+        for id in 0..10u64 {
+            bench.send(mail(100_000 + id, "few@a.test", &[&format!("x@d{}.test", id % spread)]));
+        }
+        let (mut left, mut tried) = ((100_000..100_010).collect::<BTreeSet<u64>>(), 0);
+        while !left.is_empty() {
+            for attempt in std::mem::take(&mut flying) {
+                bench.answer(&attempt, delivered());
+            }
+            flying = bench.attempts();
+            tried += flying.len();
+            flying.iter().for_each(|attempt| {
+                left.remove(&attempt.message.0);
+            });
+            assert!(tried <= 40, "spread {spread}: {} of the ten are still waiting", left.len());
+        }
+    }
+}
+
+#[test]
+fn small_mail_goes_ahead_of_bulk_but_bulk_is_not_starved() {
+    let limits = DestinationLimits { connections: 1, start_connections: 1, ..Default::default() };
+    let mut bench = Bench::new(limited(limits));
+    for id in 0..40u64 {
+        let bytes = if id % 2 == 0 { 10_000_000 } else { 4000 };
+        bench.send(scheduler_mail(id, bytes));
+    }
+    let mut order = Vec::new();
+    for _ in 0..40 {
+        let attempt = bench.attempts().remove(0);
+        order.push(if attempt.message.0.is_multiple_of(2) { 'B' } else { 's' });
+        bench.answer(&attempt, delivered());
+    }
+    let order: String = order[1..].iter().collect();
+    assert!(order.starts_with("sssssss"), "{order}");
+    assert!(order[..12].contains('B') && order[..20].contains('B'), "{order}");
+}
+
+fn scheduler_mail(id: u64, bytes: u64) -> Mail<'static> {
+    Mail { bytes, ..mail(id, "a@a.test", &["b@b.test"]) }
+}
+
+#[test]
+fn destinations_take_turns_under_the_total_limit() {
+    let settings = Settings { attempts_in_flight_max: 10, ..plain() };
+    let mut bench = Bench::new(settings);
+    for id in 0..1000u64 {
+        let domain = if id < 900 { 0 } else { id % 10 };
+        bench.send(mail(id + 1, "a@a.test", &[&format!("x@d{domain}.test")]));
+    }
+    let mut counts = std::collections::BTreeMap::new();
+    for _ in 0..10 {
+        let flying = bench.attempts();
+        assert!(flying.len() <= 10);
+        for attempt in flying {
+            *counts.entry(attempt.destination).or_insert(0) += 1;
+            bench.answer(&attempt, delivered());
+        }
+    }
+    assert_eq!(counts.len(), 10);
+    assert!(counts.values().all(|count| *count >= 5), "{counts:?}");
+}
+
+#[test]
+fn a_held_message_waits_for_its_release_and_does_not_expire() {
+    let mut bench = Bench::new(plain());
+    let id = bench.send(Mail { held: Some(HeldBy::Policy), ..mail(1, "a@a.test", &["b@b.test"]) });
+    assert!(bench.drain().is_empty());
+    bench.pass(seconds(30 * 86_400));
+    assert!(bench.drain().is_empty());
+    assert_eq!(bench.scheduler.summary(bench.now).held, 1);
+    assert!(bench.scheduler.release(id, bench.now));
+    let outputs = bench.drain();
+    assert!(matches!(&outputs[0], Output::Record(record) if kinds(record) == ["release"]));
+    let Output::Attempt(attempt) = &outputs[1] else { panic!("{outputs:?}") };
+    bench.answer(attempt, greylisted());
+    assert_eq!(kinds(&bench.records()[0]), ["failed", "retire"], "its time was over");
+}
+
+#[test]
+fn a_message_held_in_flight_is_held_after_its_attempt() {
+    let mut bench = Bench::new(plain());
+    let id = bench.send(mail(1, "a@a.test", &["b@b.test"]));
+    let attempt = bench.attempts().remove(0);
+    bench.scheduler.hold(id, bench.now);
+    bench.answer(&attempt, greylisted());
+    bench.pass(seconds(86_400 / 2));
+    assert!(bench.attempts().is_empty());
+    assert_eq!(
+        bench.scheduler.list(&Default::default(), None, 9, bench.now).rows[0].state,
+        State::Held
+    );
+}
+
+#[test]
+fn x193_a_message_that_kills_its_sender_is_held_and_others_flow() {
+    let mut bench = Bench::new(plain());
+    let poison = bench.send(mail(1, "a@a.test", &["b@b.test"]));
+    for id in 2..200 {
+        bench.send(mail(id, "a@a.test", &["b@b.test"]));
+    }
+    let (mut deaths, mut delivered_count) = (0, 0);
+    loop {
+        let flying = bench.attempts();
+        let dies = flying.iter().any(|attempt| attempt.message == poison);
+        deaths += u32::from(dies);
+        for attempt in flying {
+            if dies {
+                bench.scheduler.attempt_lost(attempt.attempt, bench.now);
+            } else {
+                delivered_count += 1;
+                bench.answer(&attempt, delivered());
+            }
+        }
+        if bench.scheduler.len() == 1 || !bench.sleep() {
+            break;
+        }
+    }
+    assert_eq!((deaths, delivered_count), (5, 198));
+    let explanation = bench.scheduler.explain(poison, bench.now).unwrap();
+    assert_eq!(explanation.held, Some(HeldBy::Losses));
+}
+
+#[test]
+fn a_lost_attempt_is_made_again_within_a_second() {
+    let mut bench = Bench::new(plain());
+    bench.send(mail(1, "a@a.test", &["b@b.test"]));
+    let attempt = bench.attempts().remove(0);
+    bench.scheduler.attempt_lost(attempt.attempt, bench.now);
+    assert!(bench.records().is_empty());
+    bench.pass(seconds(1));
+    let again = bench.attempts().remove(0);
+    assert_eq!(again.attempts_before, 0);
+    bench.answer(&attempt, delivered());
+    assert_eq!(bench.scheduler.len(), 1, "an outcome that comes too late is ignored");
+}
+
+#[test]
+fn routes_that_need_no_attempt_are_followed_at_the_first_poll() {
+    let cases = [
+        (NextHop::Discard, vec!["delivered", "retire"], 0),
+        (NextHop::Error("550 5.1.1 gone".into()), vec!["failed", "retire"], 1),
+    ];
+    for (hop, changes, notices) in cases {
+        let mut bench = Bench::new(plain());
+        bench.send(mail(1, "a@a.test", &["b@b.test"]).hop(hop));
+        let record = bench.records().remove(0);
+        assert_eq!((kinds(&record), record.notices.len()), (changes, notices));
+    }
+    let mut bench = Bench::new(plain());
+    let id = bench.send(mail(1, "a@a.test", &["b@b.test"]).hop(NextHop::Hold));
+    assert!(bench.drain().is_empty());
+    assert_eq!(bench.scheduler.summary(bench.now).held, 1);
+    bench.scheduler.release(id, bench.now);
+    assert!(bench.drain().is_empty(), "a route that says hold holds");
+    bench.scheduler.reroute(id, &[(0, &mx("c.test"))], bench.now);
+    assert_eq!(bench.attempts().len(), 1);
+}
+
+#[test]
+fn deleted_mail_is_gone_and_nobody_is_told() {
+    let mut bench = Bench::new(plain());
+    let id = bench.send(mail(1, "a@a.test", &["b@b.test", "c@c.test"]));
+    let attempts = bench.attempts();
+    bench.answer(&attempts[0], greylisted());
+    bench.drain();
+    assert!(bench.scheduler.delete(id, bench.now));
+    let record = bench.records().remove(0);
+    assert_eq!((kinds(&record), record.notices.len()), (vec!["failed"], 0));
+    bench.answer(&attempts[1], greylisted());
+    let record = bench.records().remove(0);
+    assert_eq!((kinds(&record), record.notices.len()), (vec!["failed", "retire"], 0));
+    assert!(!bench.scheduler.delete(id, bench.now));
+}
+
+#[test]
+fn an_operator_has_deferred_mail_tried_now() {
+    let mut bench = Bench::new(plain());
+    let ids: Vec<_> = (1..6).map(|id| bench.send(mail(id, "a@a.test", &["b@b.test"]))).collect();
+    for attempt in bench.attempts() {
+        bench.answer(&attempt, unreachable());
+    }
+    bench.drain();
+    ids.iter().for_each(|id| assert!(bench.scheduler.retry_now(*id, bench.now)));
+    assert_eq!(bench.attempts().len(), 1, "a dead destination is probed, not flooded");
+}
