@@ -1,4 +1,6 @@
 //! A change of a queued message's state: what the spool records, in the order it happened.
+//!
+//! Must never hold what can be rebuilt: only what has to survive a restart.
 
 use crate::{MessageId, Report, Wall};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,7 @@
 //! The envelope: who sends to whom, with what was asked of the delivery (RFC 5321 2.3.1,
 //! RFC 3461), and where it came from.
+//!
+//! Must never hold a byte of the message.
 
 use crate::{Address, ReversePath, Wall};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,6 @@
 //! The next hop: where a recipient's mail goes from here, and what a destination queue is for.
+//!
+//! Must never be equal where the way of the mail differs.
 
 use crate::Domain;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,6 @@
 //! The names of a message: the queue id people see, and the transaction that brought it.
+//!
+//! Must never name two messages, or two attempts of a client.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,4 +1,6 @@
 //! What became of one recipient in one attempt, and who said so.
+//!
+//! Must never hold a byte of a peer that was not made harmless.
 
 use crate::Reply;
 use serde::{Deserialize, Serialize};

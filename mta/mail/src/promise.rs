@@ -3,6 +3,8 @@
 //! `Durable::proven` is called in two places only, which `cargo xtask tidy` lists: in `spool`
 //! when the sync of the message's batch has come back, and in `link` where an answer of the
 //! queue process is decoded against a transaction that is outstanding there.
+//!
+//! Must never be made on any other evidence.
 
 use crate::{MessageId, TransactionId};
 

@@ -1,4 +1,6 @@
 //! An SMTP reply: what a server says, ours or a peer's (RFC 5321 4.2, RFC 3463).
+//!
+//! Must never hold a control character of a peer.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -31,12 +31,8 @@ pub enum Received<M> {
 impl Control {
     /// Two ends, both blocking.
     pub fn pair() -> Result<(Control, Control)> {
-        let (one, other) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (one, other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Control(one), Control(other)))
     }
 

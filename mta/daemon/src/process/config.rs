@@ -1,1 +1,204 @@
-//! The config process.
+//! The config process: reads the settings file, checks it, hands a checked copy back, ends.
+//!
+//! Who I am: started by master for each start and each reload, with the file already open. What I
+//! give up: everything but reading, writing and memory (`jail::Role::Config`). Whom I talk to: to
+//! master, one answer, no question. Must never be a reason for master to parse what people wrote.
+
+use crate::jail::{self, JailError, Privilege, Profile, Role};
+use crate::settings::{self, ListenAddress, Settings, System, Users};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+/// A settings file is read up to this.
+const TEXT_BYTES_MAX: u64 = 8 << 20;
+
+/// A larger answer is none of ours.
+const ANSWER_BYTES_MAX: u64 = 32 << 20;
+
+/// What master needs to know to start the others: plain values, none of which it has to parse.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Where to listen, in the order of `Settings::listen`.
+    pub listen: Vec<ListenAddress>,
+    /// Where state lives.
+    pub state: PathBuf,
+    /// Receive processes; 0 is by cores.
+    pub receive: u32,
+    /// Send processes; 0 is by cores.
+    pub send: u32,
+    /// First of the numeric ids.
+    pub ids_first: u32,
+    /// The others need to know the system's accounts.
+    pub accounts: bool,
+    /// Descriptors that one process may need for its connections.
+    pub open_files: u64,
+    /// The settings themselves, for `settings::seal`.
+    pub settings: Settings,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    Checked(Box<Plan>),
+    /// What to show to whoever wrote the file.
+    Refused(String),
+}
+
+/// Why there are no settings.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file is wrong; all that is wrong with it, as it is to be shown.
+    #[error("{0}")]
+    Refused(String),
+    /// It could not be read, or the answer not be written.
+    #[error("cannot read the settings: {0}")]
+    Io(#[from] std::io::Error),
+    /// The process does not run as it should.
+    #[error(transparent)]
+    Jail(#[from] JailError),
+    /// The process ended without an answer, or with one that is none.
+    #[error("the config process gave no answer: {0}")]
+    NoAnswer(postcard::Error),
+    /// The answer is larger than any that we write.
+    #[error("the config process gave more than {ANSWER_BYTES_MAX} bytes")]
+    TooLarge,
+}
+
+/// The whole life of the process: enters the jail, reads the file `input`, writes the answer to
+/// `output`. `file` is the name to show. What the machine says of itself is asked before the jail.
+pub fn run(
+    input: OwnedFd,
+    output: OwnedFd,
+    file: &str,
+    privilege: Privilege,
+    parent: i32,
+) -> Result<(), ConfigError> {
+    let system = system();
+    jail::enter(&Profile::new(Role::Config, privilege).ends_with(parent))?;
+    let mut text = Vec::new();
+    File::from(input).take(TEXT_BYTES_MAX).read_to_end(&mut text)?;
+    let answer = answer(&text, file, &system);
+    let bytes = postcard::to_stdvec(&answer).map_err(ConfigError::NoAnswer)?;
+    Ok(File::from(output).write_all(&bytes)?)
+}
+
+fn answer(text: &[u8], file: &str, system: &System) -> Answer {
+    match settings::load(text, file, system) {
+        Ok(settings) => Answer::Checked(Box::new(Plan::of(settings))),
+        Err(problems) => Answer::Refused(settings::render(&problems)),
+    }
+}
+
+/// What this machine says of itself and of us.
+pub fn system() -> System {
+    let path = |name| std::env::var_os(name).map(PathBuf::from);
+    let root = rustix::process::geteuid().is_root();
+    let (xdg, home) = (path("XDG_STATE_HOME"), path("HOME"));
+    System {
+        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        state: settings::state_default(root, xdg.as_deref(), home.as_deref()),
+    }
+}
+
+/// Beside the connections: log, listeners, control sockets, segments, and room.
+const OPEN_FILES_BESIDES: u64 = 1024;
+
+impl Plan {
+    fn of(settings: Settings) -> Plan {
+        let connections: u64 =
+            settings.listen.iter().map(|listen| u64::from(listen.connections)).max().unwrap_or(0);
+        let attempts = u64::from(settings.queue.attempts_in_flight_max);
+        Plan {
+            listen: settings.listen.iter().map(|listen| listen.address.clone()).collect(),
+            state: settings.state.clone(),
+            receive: settings.processes.receive,
+            send: settings.processes.send,
+            ids_first: settings.processes.ids_first,
+            accounts: settings.local.users == Users::System,
+            open_files: connections.max(attempts) + OPEN_FILES_BESIDES,
+            settings,
+        }
+    }
+
+    /// Master's end: reads the answer until the process has closed it.
+    pub fn read(answer: OwnedFd) -> Result<Plan, ConfigError> {
+        let mut bytes = Vec::new();
+        File::from(answer).take(ANSWER_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > ANSWER_BYTES_MAX {
+            return Err(ConfigError::TooLarge);
+        }
+        match postcard::from_bytes(&bytes).map_err(ConfigError::NoAnswer)? {
+            Answer::Checked(plan) => Ok(*plan),
+            Answer::Refused(problems) => Err(ConfigError::Refused(problems)),
+        }
+    }
+}
+
+impl From<Errno> for ConfigError {
+    fn from(error: Errno) -> ConfigError {
+        ConfigError::Io(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jail::User;
+
+    /// Runs the process on `text` and gives what master reads.
+    fn asked(text: &[u8]) -> Result<Plan, ConfigError> {
+        let (read, write) = std::io::pipe().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text).unwrap();
+        rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0)).unwrap();
+        let parent = std::process::id() as i32;
+        let privilege = match rustix::process::geteuid().is_root() {
+            true => Privilege::Root(User { uid: 60_801, gid: 60_801, groups: Vec::new() }),
+            false => Privilege::Ordinary,
+        };
+        // SAFETY: the child runs the process and ends; it never returns into the test harness.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let done = run(file.into(), OwnedFd::from(write), "posthaste.toml", privilege, parent);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(done.is_err())) };
+        }
+        drop(write);
+        let plan = Plan::read(read.into());
+        // SAFETY: a child of ours.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        plan
+    }
+
+    #[test]
+    fn a_good_file_becomes_a_plan() {
+        let plan = asked(b"hostname = \"mx.test\"\nstate = \"/srv/p\"\n[processes]\nreceive = 3\n");
+        let plan = plan.unwrap();
+        assert_eq!((plan.state, plan.receive), (PathBuf::from("/srv/p"), 3));
+        assert_eq!(plan.listen, [ListenAddress::Tcp("127.0.0.1:2525".parse().unwrap())]);
+        assert_eq!(plan.settings.hostname.as_str(), "mx.test");
+    }
+
+    #[test]
+    fn n117_a_bad_file_becomes_the_text_to_show() {
+        let Err(ConfigError::Refused(shown)) = asked(b"hostname = \"mx.test\"\nhostnam = 5") else {
+            panic!("not refused")
+        };
+        assert!(shown.contains("posthaste.toml:2:1: hostnam"), "{shown}");
+    }
+
+    #[test]
+    fn a_process_that_says_nothing_or_nonsense_is_no_plan() {
+        for said in [&b""[..], b"\x00", b"\x07nonsense", b"\x01\xff"] {
+            let (read, mut write) = std::io::pipe().unwrap();
+            write.write_all(said).unwrap();
+            drop(write);
+            let read = Plan::read(read.into());
+            assert!(matches!(read, Err(ConfigError::NoAnswer(_))), "{said:?}: {read:?}");
+        }
+    }
+}

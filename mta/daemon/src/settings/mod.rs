@@ -2,14 +2,22 @@
 //! is wrong with a file at once. Must never read a file, the environment or a clock: the text and
 //! what is known of the machine are arguments.
 
+mod convert;
+mod forms;
 pub mod handed;
-
+pub mod knobs;
 pub mod problem;
+mod read;
+mod schema;
 
+#[cfg(test)]
+mod tests;
 pub mod types;
+mod units;
 
 pub use handed::{Account, Handed, HandedError, Surroundings, open, seal};
 
+pub use knobs::markdown as knobs_markdown;
 pub use problem::{Problem, render};
 pub use types::*;
 
@@ -36,4 +44,9 @@ pub fn state_default(root: bool, xdg_state_home: Option<&Path>, home: Option<&Pa
         (None, Some(home)) => home.join(".local/state/posthaste"),
         (None, None) => "/var/lib/posthaste".into(),
     }
+}
+
+/// Reads and checks a whole settings file. `file` is its name, for the problems.
+pub fn load(text: &[u8], file: &str, system: &System) -> Result<Settings, Vec<Problem>> {
+    schema::settings(text, file, system)
 }

@@ -93,8 +93,14 @@ pub fn render(problems: &[Problem]) -> String {
     text
 }
 
+/// Longer words are nobody's typing error.
+const WORD_BYTES_MAX: usize = 64;
+
 /// The one of `known` that is nearest to `word`, if it is near enough to have been meant.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > WORD_BYTES_MAX {
+        return None;
+    }
     let near_enough = word.chars().count().div_ceil(3).max(1);
     known
         .map(|name| (distance(word, name), name))

@@ -2,6 +2,7 @@
 //! Must never hold a text that somebody would still have to parse, nor read anything itself.
 
 use mail::{Domain, NextHop};
+use policy::Route;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -136,33 +137,15 @@ pub enum Users {
     System,
 }
 
-/// One `[[route]]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Route {
-    /// The recipients' domains.
-    pub domain: Pattern,
-    /// Where their mail goes.
-    pub to: NextHop,
-}
-
-/// A set of domains.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Pattern {
-    /// `*`
-    Any,
-    /// `example.org`
-    Exact(Domain),
-    /// `*.example.org`: each below it, not the domain itself.
-    Below(Domain),
-}
-
 /// `[destination.default]` and `[destination."name"]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Destinations {
     /// Where no other matches.
     pub default: Destination,
-    /// The more special before the more general: names first, then `*.` by falling length.
-    pub named: Vec<(Pattern, Destination)>,
+    /// The more special before the more general, as the scheduler takes the first that matches: a
+    /// name, then `*.name` by falling length. A name may be a domain, a host, an address, or a next
+    /// hop as it is shown, such as `local` or `smtp:127.0.0.1:2600`.
+    pub named: Vec<(String, Destination)>,
 }
 
 /// How one destination is treated.
@@ -170,6 +153,8 @@ pub struct Destinations {
 pub struct Destination {
     /// Connections at once.
     pub connections: u32,
+    /// Connections before the destination has answered for the first time.
+    pub start_connections: u32,
     /// Messages over one connection.
     pub messages_per_connection: u32,
     /// Recipients of one transaction.
@@ -196,6 +181,8 @@ pub struct Retry {
     pub factor: f64,
     /// No wait is longer.
     pub longest: Duration,
+    /// Share of a wait by which chance makes it shorter or longer.
+    pub jitter: f64,
     /// A message this old is bounced.
     pub expire: Duration,
     /// A sender hears of a delay after this; `None` is never.
@@ -217,18 +204,20 @@ pub struct Limits {
     pub session_memory_bytes_max: u64,
     /// Received headers before mail is held to be in a loop (RFC 5321 6.3).
     pub hops_max: u32,
-    /// Silence while a command is awaited (RFC 5321 4.5.3.2.7).
+    /// Bytes of a message's header section.
+    pub header_bytes_max: u64,
+    /// Until a whole command line is there (RFC 5321 4.5.3.2.7).
     pub command_timeout: Duration,
-    /// From the first byte of a command to its last.
-    pub command_time_max: Duration,
     /// Silence inside a message (RFC 5321 4.5.3.2.5).
     pub data_timeout: Duration,
-    /// From the first byte of a message to its last.
-    pub data_time_max: Duration,
-    /// A whole session.
-    pub session_time_max: Duration,
+    /// Bytes a second that a message must come with on the average.
+    pub data_bytes_per_second_min: u64,
+    /// A transaction from MAIL to its end; our own time does not count.
+    pub transaction_time_max: Duration,
     /// Commands that are wrong before the session is ended with 421.
     pub junk_commands_max: u32,
+    /// Commands that do nothing, such as NOOP, before each counts as wrong.
+    pub idle_commands_max: u32,
 }
 
 /// `[processes]`.
@@ -253,6 +242,8 @@ pub struct Spool {
     pub batch_bytes_max: u64,
     /// Kept free on the disk for outcomes and deletions.
     pub reserve_bytes: u64,
+    /// Below so much free space on the disk no mail is taken.
+    pub keep_free_bytes: u64,
     /// Log written between two snapshots.
     pub snapshot_bytes: u64,
 }
@@ -273,9 +264,14 @@ pub struct Queue {
     pub order: Order,
     /// Attempts at once, over all destinations.
     pub attempts_in_flight_max: u32,
+    /// Messages from this size on wait behind smaller ones, but not for ever.
+    pub bulk_bytes_min: u64,
+    /// Attempts in a row that ended with the death of the sending process before the message is
+    /// held.
+    pub losses_max: u32,
 }
 
-/// The orders of the queue.
+/// The orders of the queue, as the scheduler has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Order {
@@ -320,28 +316,6 @@ pub enum LogLevel {
     Info,
     /// Each conversation.
     Debug,
-}
-
-impl Pattern {
-    /// Whether `domain` is in the set.
-    pub fn matches(&self, domain: &Domain) -> bool {
-        match self {
-            Pattern::Any => true,
-            Pattern::Exact(one) => one == domain,
-            Pattern::Below(parent) => domain
-                .as_str()
-                .strip_suffix(parent.as_str())
-                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
-        }
-    }
-}
-
-impl Destinations {
-    /// The treatment of mail for `domain` that goes to `host`: by the domain, then by the host.
-    pub fn of(&self, domain: &Domain, host: Option<&Domain>) -> &Destination {
-        let find = |name: &Domain| self.named.iter().find(|(pattern, _)| pattern.matches(name));
-        find(domain).or_else(|| host.and_then(find)).map_or(&self.default, |(_, found)| found)
-    }
 }
 
 /// What a template is filled with; a variable without a value ends the expansion.

@@ -1,0 +1,256 @@
+//! `posthaste queue …` and `posthaste status`: asks the queue process and prints its answers.
+//!
+//! Must never delete before it has counted and somebody has agreed.
+
+use super::args::{Acting, QueueCommand};
+use super::ask::Queue;
+use super::config::Config;
+use super::print::{Failure, count, say};
+use super::{EX_FOUND, EX_OK, EX_PROTOCOL, EX_USAGE, Wiring, json, show};
+use link::admin::{Acted, Action, Answer, Explanation, Filter, ROWS_MAX, Request, Row, State};
+use mail::{MessageId, Wall};
+use std::io::{BufRead, IsTerminal, Write};
+use std::time::SystemTime;
+
+pub(super) fn run(wiring: &Wiring, config: &Config, command: QueueCommand) -> Result<u8, Failure> {
+    let mut queue = Queue::of(wiring, config)?;
+    match command {
+        QueueCommand::List { which, limit, json } => list(&mut queue, which.filter(), limit, json),
+        QueueCommand::Show { ids, json } => each(&ids, |id| show_one(&mut queue, id, json)),
+        QueueCommand::Explain { ids, json } => each(&ids, |id| explain_one(&mut queue, id, json)),
+        QueueCommand::Summary { json } => summary(&mut queue, json),
+        QueueCommand::Run { order, json } => start(&mut queue, order, json),
+        QueueCommand::Hold(acting) => act(&mut queue, Action::Hold, acting),
+        QueueCommand::Release(acting) => act(&mut queue, Action::Release, acting),
+        QueueCommand::Retry(acting) => act(&mut queue, Action::Retry, acting),
+        QueueCommand::Flush(acting) => {
+            act(&mut queue, Action::Retry, Acting { all: true, ..acting })
+        }
+        QueueCommand::Priority { value, acting } => {
+            act(&mut queue, Action::Priority(value), acting)
+        }
+        QueueCommand::Delete { acting, yes } => delete(&mut queue, acting, yes),
+    }
+}
+
+/// All rows that pass a filter, page by page, each handed over as it comes.
+pub(super) fn pages(
+    queue: &mut Queue,
+    filter: Filter,
+    limit: Option<u64>,
+    mut each: impl FnMut(Row),
+) -> Result<(), Failure> {
+    let (mut after, mut left) = (None, limit.unwrap_or(u64::MAX));
+    while left > 0 {
+        let rows_max = left.min(u64::from(ROWS_MAX)) as u32;
+        let request = Request::List { filter: filter.clone(), after, rows_max };
+        let Answer::Page(page) = queue.ask(&request)? else { return Err(unexpected()) };
+        for row in page.rows.into_iter().take(rows_max as usize) {
+            left -= 1;
+            each(row);
+        }
+        match page.next {
+            // A page that leads nowhere new would be asked for without end.
+            Some(next) if Some(next) > after => after = Some(next),
+            _ => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+fn list(queue: &mut Queue, filter: Filter, limit: Option<u64>, json: bool) -> Result<u8, Failure> {
+    let (now, mut listed) = (now(), 0u64);
+    pages(queue, filter, limit, |row| {
+        listed += 1;
+        say(&if json { json::line(&json::row(&row)) } else { show::row(&row, now) });
+    })?;
+    if !json {
+        say(&format!("{}\n", count(listed, "message")));
+    }
+    Ok(EX_OK)
+}
+
+/// Does it for each id; the exit code says whether all of them were there.
+fn each(
+    ids: &[MessageId],
+    mut one: impl FnMut(MessageId) -> Result<bool, Failure>,
+) -> Result<u8, Failure> {
+    let mut code = EX_OK;
+    for id in ids {
+        if !one(*id)? {
+            crate::log::complain(&format!("{id} is not in the queue"));
+            code = EX_FOUND;
+        }
+    }
+    Ok(code)
+}
+
+fn show_one(queue: &mut Queue, id: MessageId, json: bool) -> Result<bool, Failure> {
+    match queue.ask(&Request::Show(id))? {
+        Answer::Shown(shown) if json => say(&json::line(&json::shown(&shown))),
+        Answer::Shown(shown) => say(&show::shown(&shown)),
+        Answer::Unknown(_) => return Ok(false),
+        _ => return Err(unexpected()),
+    }
+    Ok(true)
+}
+
+fn explain_one(queue: &mut Queue, id: MessageId, json: bool) -> Result<bool, Failure> {
+    let Some(explanation) = explanation(queue, id)? else { return Ok(false) };
+    say(&match json {
+        true => json::line(&json::explanation(&explanation)),
+        false => show::explanation(&explanation, now()),
+    });
+    Ok(true)
+}
+
+/// The whole explanation, put together from its pages.
+fn explanation(queue: &mut Queue, id: MessageId) -> Result<Option<Explanation>, Failure> {
+    let mut whole: Option<Explanation> = None;
+    let mut recipient_first = 0;
+    loop {
+        let page = match queue.ask(&Request::Explain { message: id, recipient_first })? {
+            Answer::Explanation(page) => *page,
+            // It may have left the queue between two pages: what is known is shown.
+            Answer::Unknown(_) => return Ok(whole),
+            _ => return Err(unexpected()),
+        };
+        let next = page.recipient_next;
+        match &mut whole {
+            None => whole = Some(page),
+            Some(whole) => whole.recipients.extend(page.recipients),
+        }
+        match next {
+            Some(next) if next > recipient_first => recipient_first = next,
+            _ => return Ok(whole),
+        }
+    }
+}
+
+fn summary(queue: &mut Queue, json: bool) -> Result<u8, Failure> {
+    let Answer::Summary(summary) = queue.ask(&Request::Summary)? else {
+        return Err(unexpected());
+    };
+    say(&if json { json::line(&json::summary(&summary)) } else { show::summary(&summary) });
+    Ok(EX_OK)
+}
+
+fn start(queue: &mut Queue, order: String, json: bool) -> Result<u8, Failure> {
+    let Answer::Ran(ran) = queue.ask(&Request::Run { order: order.clone() })? else {
+        return Err(unexpected());
+    };
+    say(&if json { json::line(&json::ran(&order, &ran)) } else { show::ran(&order, &ran) });
+    Ok(EX_OK)
+}
+
+pub(super) fn status(wiring: &Wiring, config: &Config, json: bool) -> Result<u8, Failure> {
+    let mut queue = Queue::of(wiring, config)?;
+    let Answer::Status(status) = queue.ask(&Request::Status)? else { return Err(unexpected()) };
+    say(&if json { json::line(&json::status(&status)) } else { show::status(&status) });
+    Ok(EX_OK)
+}
+
+/// Hold, release, retry, flush, priority.
+fn act(queue: &mut Queue, action: Action, acting: Acting) -> Result<u8, Failure> {
+    let filter = chosen(&acting)?;
+    let acted = over_all(queue, action, &filter, acting.dry_run)?;
+    report(action, &acted, acting.dry_run, acting.json);
+    Ok(found(&filter, &acted))
+}
+
+fn delete(queue: &mut Queue, acting: Acting, yes: bool) -> Result<u8, Failure> {
+    let filter = chosen(&acting)?;
+    let would = over_all(queue, Action::Delete, &filter, true)?;
+    if acting.dry_run || would.messages == 0 {
+        report(Action::Delete, &would, true, acting.json);
+        return Ok(found(&filter, &would));
+    }
+    let what = show::acted_on(&would);
+    if !yes && !is_agreed(&format!("Delete {what}? Their senders are not told. [y/N] "))? {
+        return Err(Failure::new(EX_FOUND, format!("nothing deleted; it would have been {what}")));
+    }
+    let did = over_all(queue, Action::Delete, &filter, false)?;
+    report(Action::Delete, &did, false, acting.json);
+    Ok(EX_OK)
+}
+
+/// The filter, where something says which messages.
+fn chosen(acting: &Acting) -> Result<Filter, Failure> {
+    let filter = acting.which.clone().filter();
+    match filter.is_all() && !acting.all {
+        false => Ok(filter),
+        true => Err(Failure::new(
+            EX_USAGE,
+            "which messages? Name queue ids, or --destination, --sender, --recipient, --older, \
+             --state, or --all",
+        )),
+    }
+}
+
+/// An action over everything that passes a filter, in bounded calls.
+fn over_all(
+    queue: &mut Queue,
+    action: Action,
+    filter: &Filter,
+    dry_run: bool,
+) -> Result<Acted, Failure> {
+    let (mut sum, mut after) = (Acted::default(), None);
+    loop {
+        let request = Request::Act { action, filter: filter.clone(), after, dry_run };
+        let Answer::Acted(acted) = queue.ask(&request)? else { return Err(unexpected()) };
+        sum.messages += acted.messages;
+        sum.recipients += acted.recipients;
+        sum.bytes += acted.bytes;
+        match acted.next {
+            Some(next) if Some(next) > after => after = Some(next),
+            _ => return Ok(sum),
+        }
+    }
+}
+
+fn report(action: Action, acted: &Acted, dry_run: bool, json: bool) {
+    say(&match json {
+        true => json::line(&json::acted(action, acted, dry_run)),
+        false => show::acted(action, acted, dry_run),
+    });
+}
+
+/// Ids that were named and are not there are a finding; an empty filter result is not.
+fn found(filter: &Filter, acted: &Acted) -> u8 {
+    if (acted.messages as usize) < filter.ids.len() { EX_FOUND } else { EX_OK }
+}
+
+/// Asks a person; where there is none the answer is no.
+fn is_agreed(question: &str) -> Result<bool, Failure> {
+    let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
+    if !stdin.is_terminal() {
+        return Err(Failure::new(
+            EX_USAGE,
+            format!("{question}\nnobody to ask: say --yes, or --dry-run to count only"),
+        ));
+    }
+    let mut answer = String::new();
+    let asked = stderr.write_all(question.as_bytes()).and_then(|()| stderr.flush());
+    asked
+        .and_then(|()| stdin.lock().read_line(&mut answer))
+        .map_err(|error| Failure::new(EX_USAGE, error.to_string()))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn unexpected() -> Failure {
+    Failure::new(EX_PROTOCOL, "the queue process answered another question")
+}
+
+fn now() -> Wall {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Wall::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// The word for a state, here and in JSON.
+pub(super) fn state_word(state: State) -> &'static str {
+    match state {
+        State::Active => "active",
+        State::Deferred => "deferred",
+        State::Held => "held",
+    }
+}

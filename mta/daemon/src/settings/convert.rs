@@ -1,0 +1,164 @@
+//! From the settings to what each machine below `daemon` calls its own settings. Must never decide
+//! anything: what a file can say is decided in `schema`, what follows from it in the machines.
+
+use super::{Deliver, Destination, Listen, Order, Protocol, Settings, Surroundings, Users};
+use mail::NextHop;
+use policy::{Accounts, ConnectionLimits, Policy, Routes};
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+impl Settings {
+    /// What a session of this listener goes by.
+    pub fn smtp(&self, listen: &Listen) -> smtp::server::Settings {
+        let limits = &self.limits;
+        smtp::server::Settings {
+            lmtp: listen.protocol == Protocol::Lmtp,
+            message_bytes_max: listen.message_bytes_max,
+            header_bytes_max: limits.header_bytes_max,
+            hops_max: limits.hops_max,
+            recipients_max: listen.recipients_max,
+            errors_max: limits.junk_commands_max,
+            idle_commands_max: limits.idle_commands_max,
+            command_wait_max: limits.command_timeout,
+            data_wait_max: limits.data_timeout,
+            data_bytes_per_second_min: limits.data_bytes_per_second_min,
+            transaction_wait_max: limits.transaction_time_max,
+            ..smtp::server::Settings::new(listen.hostname.clone())
+        }
+    }
+
+    /// How many connections this listener takes.
+    pub fn connections(&self, listen: &Listen) -> ConnectionLimits {
+        ConnectionLimits {
+            connections_max: listen.connections,
+            connections_per_client_max: listen.connections_per_client,
+        }
+    }
+
+    /// What judges recipients and says where their mail goes. `own_addresses` are those of this
+    /// machine.
+    pub fn policy(&self, surroundings: &Surroundings, own_addresses: HashSet<IpAddr>) -> Policy {
+        let accounts = match self.local.users {
+            Users::Any => Accounts::Any,
+            Users::System => Accounts::Listed(
+                surroundings.accounts.iter().map(|account| account.name.as_str().into()).collect(),
+            ),
+        };
+        Policy {
+            relay_from: self.relay.from.clone(),
+            accounts,
+            routes: self.routes(),
+            own_addresses,
+        }
+    }
+
+    /// Where mail for each domain goes. Mail to an address literal goes nowhere: a stranger's
+    /// literal could be an address in our own network.
+    pub fn routes(&self) -> Routes {
+        let own_hop = match &self.local.deliver {
+            Deliver::Lmtp(hop) => hop.clone(),
+            Deliver::Maildir(_) | Deliver::Mbox(_) | Deliver::Pipe(_) => NextHop::Local,
+        };
+        let own = self.local.domains.iter().cloned().collect();
+        Routes::new(own, own_hop, self.hostname.clone(), self.routes.clone(), false)
+    }
+
+    /// What the scheduler goes by.
+    pub fn scheduler(&self) -> scheduler::Settings {
+        let retry = &self.retry;
+        let named = self.destinations.named.iter();
+        scheduler::Settings {
+            retry: scheduler::Retry {
+                first: retry.first,
+                factor: retry.factor,
+                longest: retry.longest,
+                expire: retry.expire,
+                jitter: retry.jitter,
+            },
+            delay_notice_after: retry.delay_notice,
+            default: self.destinations.default.limits(),
+            limits: named.map(|(name, one)| (name.clone(), one.limits())).collect(),
+            attempts_in_flight_max: self.queue.attempts_in_flight_max,
+            bulk_bytes_min: self.queue.bulk_bytes_min,
+            losses_max: self.queue.losses_max.try_into().unwrap_or(u8::MAX),
+            order: self.queue.order.of_scheduler(),
+        }
+    }
+}
+
+impl Destination {
+    fn limits(&self) -> scheduler::DestinationLimits {
+        scheduler::DestinationLimits {
+            connections: self.connections,
+            start_connections: self.start_connections,
+            messages_per_connection: self.messages_per_connection,
+            recipients_per_message: self.recipients_per_message,
+            rate_per_second: self.rate.map(|rate| f64::from(rate.count) / rate.per.as_secs_f64()),
+        }
+    }
+}
+
+impl Order {
+    fn of_scheduler(self) -> scheduler::Order {
+        match self {
+            Order::Fair => scheduler::Order::Fair,
+            Order::Priority => scheduler::Order::Priority,
+            Order::Arrival => scheduler::Order::Arrival,
+            Order::Destination => scheduler::Order::Destination,
+            Order::Modified => scheduler::Order::Modified,
+            Order::Id => scheduler::Order::Id,
+            Order::Random => scheduler::Order::Random,
+            Order::None => scheduler::Order::None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::{System, load};
+    use mail::{Domain, NextHop};
+
+    #[test]
+    fn what_the_file_says_reaches_the_machines() {
+        let system = System { hostname: "mx.test".into(), state: "/s".into() };
+        let text = br#"
+            [[listen]]
+            address = "*:24"
+            protocol = "lmtp"
+            message_bytes_max = "1MB"
+            [local]
+            domains = ["here.test"]
+            [[route]]
+            domain = "*.sink.test"
+            to = "smtp:127.0.0.1:2600"
+            [limits]
+            junk_commands_max = 3
+            [destination."slow.test"]
+            connections = 2
+            rate = "30/m"
+            [queue]
+            order = "arrival"
+        "#;
+        let settings = load(text, "f", &system).unwrap();
+        let smtp = settings.smtp(&settings.listen[0]);
+        assert_eq!((smtp.lmtp, smtp.message_bytes_max, smtp.errors_max), (true, 1_000_000, 3));
+        let scheduler = settings.scheduler();
+        assert_eq!(scheduler.order, scheduler::Order::Arrival);
+        let (name, slow) = &scheduler.limits[0];
+        assert_eq!((name.as_str(), slow.connections), ("slow.test", 2));
+        assert_eq!((slow.start_connections, slow.rate_per_second), (2, Some(0.5)));
+        let routes = settings.routes();
+        let hop = |name: &str| routes.next_hop(&Domain::parse(name).unwrap()).to_string();
+        assert_eq!(hop("here.test"), NextHop::Local.to_string());
+        assert_eq!(hop("a.sink.test"), "smtp:127.0.0.1:2600");
+        assert_eq!(hop("elsewhere.test"), "elsewhere.test");
+    }
+
+    #[test]
+    fn the_scheduler_s_own_defaults_are_those_of_the_knobs() {
+        let system = System { hostname: "mx.test".into(), state: "/s".into() };
+        let settings = load(b"", "f", &system).unwrap();
+        let (ours, theirs) = (settings.scheduler(), scheduler::Settings::default());
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    }
+}

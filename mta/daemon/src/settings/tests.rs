@@ -1,0 +1,367 @@
+//! What a settings file may say, and what is said about one that is wrong.
+
+use super::knobs::{KNOBS, Range};
+use super::*;
+use std::time::Duration;
+
+fn system() -> System {
+    System { hostname: "here.example.org".into(), state: "/var/lib/posthaste".into() }
+}
+
+fn load(text: &str) -> Result<Settings, Vec<Problem>> {
+    super::load(text.as_bytes(), "posthaste.toml", &system())
+}
+
+fn good(text: &str) -> Settings {
+    load(text).unwrap_or_else(|problems| panic!("{text}\n{}", render(&problems)))
+}
+
+/// `file:line:column: key: what` of each.
+fn wrong(text: &str) -> Vec<String> {
+    let problems = load(text).expect_err(text);
+    let line = |problem: &Problem| problem.to_string().lines().next().unwrap().to_string();
+    problems.iter().map(line).collect()
+}
+
+#[test]
+fn n117_an_empty_file_runs() {
+    let settings = good("");
+    assert_eq!(settings.hostname.as_str(), "here.example.org");
+    assert_eq!(settings.state, PathBuf::from("/var/lib/posthaste"));
+    let [listen] = settings.listen.as_slice() else { panic!("{:?}", settings.listen) };
+    assert_eq!(listen.address, ListenAddress::Tcp("127.0.0.1:2525".parse().unwrap()));
+    assert_eq!((listen.connections, listen.recipients_max), (20_000, 50_000));
+    assert_eq!(settings.local.domains, std::slice::from_ref(&settings.hostname));
+    assert_eq!(settings.retry.delay_notice, Some(Duration::from_secs(4 * 3600)));
+    assert!(settings.routes.is_empty() && settings.destinations.named.is_empty());
+}
+
+#[test]
+fn the_contract_of_the_design_is_read_as_it_is_meant() {
+    let settings = good(
+        r#"
+        hostname = "MX.example.ORG"
+        state = "/srv/mail"
+        [[listen]]
+        address = "127.0.0.1:2525"
+        [[listen]]
+        address = "unix:/run/posthaste/lmtp"
+        protocol = "lmtp"
+        recipients_max = 500
+        [[listen]]
+        address = "[::1]:25"
+        [relay]
+        from = ["127.0.0.0/8", "::1"]
+        [local]
+        domains = ["local.test"]
+        deliver = "maildir:{state}/mail/{user}/"
+        [[route]]
+        domain = "*.sink.test"
+        to = "smtp:127.0.0.1:2600"
+        [[route]]
+        domain = "lists.test"
+        to = "lmtp:unix:/run/lists"
+        [[route]]
+        domain = "*"
+        to = "error:not from here"
+        [destination.default]
+        connections = 50
+        [destination."gmail.com"]
+        messages_per_connection = 7
+        rate = "600/m"
+        [destination."*.gmail.com"]
+        [destination."smtp:127.0.0.1:2600"]
+        [retry]
+        first = "5m"
+        factor = 2
+        longest = "4h"
+        expire = "5d"
+        [limits]
+        message_bytes_max = "50MB"
+        "#,
+    );
+    assert_eq!(settings.hostname.as_str(), "mx.example.org");
+    assert_eq!(settings.listen[1].address, ListenAddress::Unix("/run/posthaste/lmtp".into()));
+    assert_eq!(settings.listen[1].protocol, Protocol::Lmtp);
+    assert_eq!(
+        (settings.listen[1].recipients_max, settings.listen[2].recipients_max),
+        (500, 50_000)
+    );
+    assert_eq!(settings.listen[0].message_bytes_max, 50_000_000);
+    let hops: Vec<String> = settings.routes.iter().map(|route| route.to.to_string()).collect();
+    assert_eq!(hops, ["smtp:127.0.0.1:2600", "lmtp:unix:/run/lists", "error:not from here"]);
+    let names: Vec<&str> =
+        settings.destinations.named.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["smtp:127.0.0.1:2600", "gmail.com", "*.gmail.com"]);
+    let gmail = settings.destinations.named[1].1;
+    assert_eq!((gmail.connections, gmail.messages_per_connection), (50, 7), "inherited, own");
+    assert_eq!(gmail.rate, Some(Rate { count: 600, per: Duration::from_secs(60) }));
+    let Deliver::Maildir(template) = &settings.local.deliver else { panic!() };
+    let fill = Fill { state: "/s", user: "joe", ..Fill::default() };
+    assert_eq!(template.expand(&fill).as_deref(), Some("/s/mail/joe/"));
+}
+
+#[test]
+fn n117_all_problems_are_told_at_once_each_with_its_place_and_the_nearest_name() {
+    let text = "hostnam = \"a.test\"\n\
+        [limits]\n\
+        recipient_max = 5\n\
+        connections = \"many\"\n\
+        message_bytes_max = \"1B\"\n\
+        [retry]\n\
+        first = \"5 minutes\"\n\
+        [[route]]\n\
+        domain = \"a.test\"\n\
+        to = \"smpt:1.2.3.4\"\n\
+        [queue]\n\
+        order = \"fare\"\n\
+        [lokal]\n";
+    let problems = load(text).unwrap_err();
+    let shown = render(&problems);
+    let expected = [
+        ("posthaste.toml:1:1: hostnam: there is no such setting", "did you mean `hostname`?"),
+        ("posthaste.toml:3:1: limits.recipient_max: there is no", "did you mean `recipients_max`?"),
+        ("posthaste.toml:4:15: limits.connections: is a whole number", ""),
+        ("posthaste.toml:5:21: limits.message_bytes_max: is out of range: 64KiB to 64GiB", ""),
+        ("posthaste.toml:7:9: retry.first: is a time such as", ""),
+        ("posthaste.toml:10:6: route.to: is one of", "did you mean `smtp`?"),
+        ("posthaste.toml:12:9: queue.order: is one of", "did you mean `fair`?"),
+        ("posthaste.toml:13:2: lokal: there is no such setting", "did you mean `local`?"),
+    ];
+    for (line, help) in expected {
+        assert!(shown.contains(line) && shown.contains(help), "{line}\n--\n{shown}");
+    }
+    assert!(shown.ends_with("8 problems\n"), "{shown}");
+    assert!(shown.contains(" 1 | hostnam = \"a.test\"\n   | ^^^^^^^\n"), "{shown}");
+}
+
+#[test]
+fn a_setting_in_the_wrong_table_is_told_where_it_belongs() {
+    let shown = render(&load("[limits]\norder = \"fair\"\n").unwrap_err());
+    assert!(shown.contains("`order` is a setting of [queue]"), "{shown}");
+    let shown = render(&load("[limits]\nhostname = \"a.test\"\n").unwrap_err());
+    assert!(shown.contains("top of the file") || shown.contains("[listen]"), "{shown}");
+}
+
+#[test]
+fn n117_what_is_no_toml_is_told_with_its_place() {
+    for (text, place) in [
+        (&b"hostname = \"half-writ"[..], "f:1:"),
+        (b"[limits\nconnections = 5\n", "f:1:"),
+        (b"hostname = \"a.test\"\nhostname = \"b.test\"\n", "f:2:"),
+        (b"# caf\xe9\nhostname = \"a.test\"\n", "f:1:6: is not UTF-8"),
+        (b"\x00", "f:1:1"),
+        (b"hostname = 5", "f:1:12: hostname: is a text, not a number"),
+        (b"limits = 5", "f:1:10: limits: is a table, not a number"),
+        (b"listen = \"127.0.0.1:25\"", "f:1:10: listen: is a list of tables"),
+        (b"[destination]\nconnections = 5", "f:2:15: destination: is a table, not a number"),
+    ] {
+        let shown = render(&super::load(text, "f", &system()).unwrap_err());
+        assert!(shown.contains(place), "{place}\n{shown}");
+    }
+    let large = vec![b'\n'; 5 << 20];
+    assert!(super::load(&large, "f", &system()).is_err());
+    let many: String = (0..10_000).map(|number| format!("unknown{number} = 1\n")).collect();
+    assert_eq!(load(&many).unwrap_err().len(), 100, "bounded");
+}
+
+#[test]
+fn impossible_values_are_refused() {
+    for (text, key) in [
+        ("state = \"relative\"", "state"),
+        ("hostname = \"[127.0.0.1]\"", "hostname"),
+        ("hostname = \"a b\"", "hostname"),
+        ("listen = []", "listen"),
+        ("[[listen]]\naddress = \"127.0.0.1\"", "listen.address"),
+        ("[[listen]]\naddress = \"mx.example.org:25\"", "listen.address"),
+        ("[[listen]]\naddress = \"127.0.0.1:0\"", "listen.address"),
+        ("[[listen]]\naddress = \"127.0.0.1:65536\"", "listen.address"),
+        ("[[listen]]\naddress = \"::1:25\"", "listen.address"),
+        ("[[listen]]\naddress = \"unix:run/x\"", "listen.address"),
+        ("[[listen]]\nprotocol = \"smtp\"", "listen.address"),
+        ("[[listen]]\naddress = \"*:25\"\n[[listen]]\naddress = \"*:25\"", "listen.address"),
+        ("[relay]\nfrom = [\"10.0.0.1/8\"]", "relay.from"),
+        ("[relay]\nfrom = [\"10.0.0.0/33\"]", "relay.from"),
+        ("[relay]\nfrom = [5]", "relay.from"),
+        ("[relay]\nfrom = \"10.0.0.0/8\"", "relay.from"),
+        ("[local]\ndomains = [\"\"]", "local.domains"),
+        ("[local]\ndeliver = \"maildir:mail/{user}\"", "local.deliver"),
+        ("[local]\ndeliver = \"maildir:/mail/{usr}\"", "local.deliver"),
+        ("[local]\ndeliver = \"maildir:/mail/{user\"", "local.deliver"),
+        ("[local]\ndeliver = \"maildir:/mail/../{user}\"", "local.deliver"),
+        ("[local]\ndeliver = \"maildir:{home}/Maildir\"", "local.deliver"),
+        ("[local]\ndeliver = \"maildir:{user}/x\"", "local.deliver"),
+        ("[local]\ndeliver = \"mbox:/mail/{user}/\"", "local.deliver"),
+        ("[local]\ndeliver = \"pipe:procmail\"", "local.deliver"),
+        ("[local]\ndeliver = \"lmtp:127.0.0.1\"", "local.deliver"),
+        ("[[route]]\ndomain = \"a.test\"", "route.to"),
+        ("[[route]]\nto = \"hold\"", "route.domain"),
+        ("[[route]]\ndomain = \"a.*.test\"\nto = \"hold\"", "route.domain"),
+        ("[[route]]\ndomain = \"a.test\"\nto = \"lmtp:host\"", "route.to"),
+        ("[[route]]\ndomain = \"a.test\"\nto = \"smtp:\"", "route.to"),
+        ("[[route]]\ndomain = \"a.test\"\nto = \"smtp:::1\"", "route.to"),
+        ("[[route]]\ndomain = \"a.test\"\nto = \"error:\"", "route.to"),
+        ("[[route]]\ndomain = \"a.test\"\nto = \"error:a\\r\\n250 b\"", "route.to"),
+        ("[destination.\"a b\"]", "destination.\"a b\""),
+        ("[destination.default]\nrate = \"fast\"", "destination.rate"),
+        (
+            "[destination.default]\nconnections = 5\nstart_connections = 6",
+            "destination.start_connections",
+        ),
+        ("[retry]\nfirst = \"5h\"", "retry.first"),
+        ("[retry]\nexpire = \"1m\"\ndelay_notice = 0", "retry.expire"),
+        ("[retry]\nfactor = 0.5", "retry.factor"),
+        ("[retry]\nfactor = nan", "retry.factor"),
+        ("[retry]\nfirst = 5", "retry.first"),
+        ("[limits]\nconnections = -1", "limits.connections"),
+        ("[limits]\nconnections = 99999999999999999999", "limits.connections"),
+        ("[spool]\nsegment_bytes = \"1000kB\"", "spool.segment_bytes"),
+        ("[spool]\nsegment_bytes = \"1001kB\"", "spool.segment_bytes"),
+        ("[spool]\nbatch_bytes_max = \"32MiB\"", "spool.batch_bytes_max"),
+        ("[dns]\nservers = [\"ns.example.org\"]", "dns.servers"),
+    ] {
+        let told = wrong(text);
+        assert!(told.iter().any(|line| line.contains(&format!(": {key}: "))), "{text}\n{told:?}");
+    }
+}
+
+#[test]
+fn a_system_without_a_good_name_is_told_to_set_one_and_may() {
+    let nameless = System { hostname: "no name".into(), ..system() };
+    let shown = render(&super::load(b"", "f", &nameless).unwrap_err());
+    assert!(shown.contains("f: hostname: the system's name `no name` is no domain"), "{shown}");
+    assert!(super::load(b"hostname = \"mx.test\"", "f", &nameless).is_ok());
+}
+
+#[test]
+fn state_lives_where_the_user_may_write() {
+    let path = |text: &'static str| Some(Path::new(text));
+    for (root, xdg, home, expected) in [
+        (true, path("/x"), path("/root"), "/var/lib/posthaste"),
+        (false, path("/x"), path("/home/joe"), "/x/posthaste"),
+        (false, path("relative"), path("/home/joe"), "/home/joe/.local/state/posthaste"),
+        (false, None, path("/home/joe"), "/home/joe/.local/state/posthaste"),
+        (false, None, None, "/var/lib/posthaste"),
+    ] {
+        assert_eq!(state_default(root, xdg, home), Path::new(expected));
+    }
+}
+
+/// A file that sets `knob` to `value`, with what else its table needs.
+fn file_with(knob: &str, value: &str) -> String {
+    match knob.split_once('.') {
+        None => format!("{knob} = {value}\n"),
+        Some(("listen", "address")) => format!("[[listen]]\naddress = {value}\n"),
+        Some(("listen", name)) => {
+            format!("[[listen]]\naddress = \"127.0.0.1:2525\"\n{name} = {value}\n")
+        }
+        Some(("route", "domain")) => format!("[[route]]\nto = \"hold\"\ndomain = {value}\n"),
+        Some(("route", name)) => format!("[[route]]\ndomain = \"a.test\"\n{name} = {value}\n"),
+        Some(("destination", name)) => format!("[destination.default]\n{name} = {value}\n"),
+        Some((table, name)) => format!("[{table}]\n{name} = {value}\n"),
+    }
+}
+
+#[test]
+fn each_knob_is_read_its_default_is_the_table_s_and_another_value_counts() {
+    let plain = good("");
+    for knob in KNOBS {
+        if !knob.default.is_empty() {
+            assert_eq!(good(&file_with(knob.name, knob.default)), plain, "{}", knob.name);
+        }
+        assert_ne!(good(&file_with(knob.name, knob.example)), plain, "{}", knob.name);
+    }
+}
+
+#[test]
+fn both_ends_of_each_range_count_and_what_lies_beyond_is_refused() {
+    // Those whose ends do not fit the defaults of others.
+    let bound_to_others = [
+        "retry.first",
+        "retry.longest",
+        "retry.expire",
+        "retry.delay_notice",
+        "destination.start_connections",
+    ];
+    let spool = ["spool.segment_bytes", "spool.batch_bytes_max"];
+    for knob in KNOBS {
+        let (Range::Count(low, high) | Range::Bytes(low, high) | Range::Time(low, high)) =
+            knob.range
+        else {
+            continue;
+        };
+        let write = |number: u64| match knob.range {
+            Range::Time(..) => format!("\"{number}s\""),
+            _ => number.to_string(),
+        };
+        if !bound_to_others.contains(&knob.name) && !spool.contains(&knob.name) {
+            good(&file_with(knob.name, &write(low)));
+            good(&file_with(knob.name, &write(high)));
+        }
+        let told = wrong(&file_with(knob.name, &write(high + 1)));
+        assert!(told[0].contains(knob.name) && told[0].contains("out of range"), "{told:?}");
+        if low > 0 {
+            let told = wrong(&file_with(knob.name, &write(low - 1)));
+            assert!(told[0].contains(knob.name) && told[0].contains("out of range"), "{told:?}");
+        }
+    }
+}
+
+#[test]
+fn the_documentation_has_every_knob_and_is_current() {
+    let text = knobs_markdown();
+    for knob in KNOBS {
+        let name = knob.name.split_once('.').map_or(knob.name, |(_, name)| name);
+        assert!(text.contains(&format!("| `{name}` |")), "{name}");
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/knobs.md");
+    if std::env::var_os("WRITE_DOCS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap();
+    assert!(
+        written == text,
+        "docs/knobs.md is old: run `cargo xtask knobs`, or this with WRITE_DOCS=1"
+    );
+}
+
+#[test]
+fn what_is_handed_over_comes_out_the_same_and_cannot_be_changed() {
+    let account = |name: &str, uid| Account {
+        name: name.into(),
+        uid,
+        gid: uid,
+        home: format!("/home/{name}").into(),
+    };
+    let surroundings = Surroundings {
+        resolv_conf: "nameserver 127.0.0.1\n".into(),
+        accounts: vec![account("ann", 1000), account("bob", 1001)],
+        ..Surroundings::default()
+    };
+    let handed = Handed { settings: good(""), surroundings };
+    let memory = seal(&handed).unwrap();
+    assert!(rustix::io::write(&memory, b"x").is_err());
+    assert!(rustix::fs::ftruncate(&memory, 0).is_err());
+    for _ in 0..2 {
+        assert_eq!(super::open(&memory).unwrap(), handed, "however often it is read");
+    }
+    assert_eq!(handed.surroundings.account("bob").unwrap().uid, 1001);
+    assert_eq!(handed.surroundings.account("carl"), None);
+    let unsealed = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+    assert!(matches!(super::open(&unsealed), Err(HandedError::NotSealed)));
+}
+
+#[test]
+fn n116_what_is_missing_around_us_is_empty() {
+    let root = tempfile::tempdir().unwrap();
+    assert_eq!(Surroundings::collect(root.path(), true), Surroundings::default());
+    std::fs::create_dir(root.path().join("etc")).unwrap();
+    let passwd = "root:x:0:0:root:/root:/bin/sh\n# no\n+nis\nann:x:1000:1001::/home/ann:\n\
+        ann:x:1:1::/other:\nbad:x:one:1::/home/bad:\nrel:x:5:5::home:\n";
+    std::fs::write(root.path().join("etc/passwd"), passwd).unwrap();
+    let found = Surroundings::collect(root.path(), true);
+    let names: Vec<(&str, u32)> =
+        found.accounts.iter().map(|account| (account.name.as_str(), account.uid)).collect();
+    assert_eq!(names, [("ann", 1000), ("root", 0)]);
+    assert!(Surroundings::collect(root.path(), false).accounts.is_empty());
+}
