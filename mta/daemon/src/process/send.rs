@@ -13,6 +13,7 @@
 //! | [`Order::Queue`] | its starter | talks to this queue process from now on |
 //! | [`Order::Drain`] | its starter | ends what is under way, then itself |
 
+mod journal;
 mod line;
 mod office;
 mod queue_end;
@@ -21,10 +22,10 @@ use crate::resolve::Resolver;
 use delivery::route::Rules;
 use office::Office;
 use smtp::client::Config;
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 /// How coarse deadlines are.
@@ -89,7 +90,7 @@ pub struct Times {
 /// What the starter of the process says while it runs.
 #[derive(Debug)]
 pub enum Order {
-    /// A stream to the queue process; replaces the former one.
+    /// A non-blocking stream to the queue process; replaces the former one.
     Queue(UnixStream),
     /// Take nothing new, end what is under way, end.
     Drain,

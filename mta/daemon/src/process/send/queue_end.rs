@@ -47,11 +47,14 @@ pub async fn serve(office: Rc<Office>, mut orders: mpsc::Receiver<Order>) {
             },
         };
         match order {
-            Some(Order::Queue(stream)) => {
-                office.end.borrow_mut().connected();
-                office.fetch_again();
-                current = Some(Conversation::new(stream));
-            }
+            Some(Order::Queue(stream)) => match UnixStream::from_std(stream) {
+                Ok(stream) => {
+                    office.end.borrow_mut().connected();
+                    office.fetch_again();
+                    current = Some(Conversation::new(stream));
+                }
+                Err(error) => office.trouble(&format!("no conversation with queue: {error}")),
+            },
             Some(Order::Drain) | None => return drain(&office, current).await,
         }
     }

@@ -1,0 +1,48 @@
+//! Writes the end of each attempt into the log: one line for each recipient, with what a
+//! postmaster looks for.
+//!
+//! Must never block.
+
+use super::{Ended, Journal};
+use crate::log::{Log, Verb};
+use mail::{Enhanced, Outcome, Report};
+
+impl Journal for Log {
+    fn ended(&mut self, ended: &Ended<'_>) {
+        let attempt = ended.attempt;
+        let times = &ended.times;
+        let delays = [
+            (Verb::Schedule, attempt.due.since(attempt.arrived)),
+            (Verb::Route, times.begun.wall.since(attempt.due)),
+            (Verb::Attempt, times.ended.monotonic.since(times.begun.monotonic)),
+        ];
+        for (recipient, outcome) in ended.recipients.iter().zip(ended.outcomes) {
+            let report = outcome.report();
+            let (status, class) = match outcome {
+                Outcome::Delivered { .. } => ("delivered", 2),
+                Outcome::Deferred(_) => ("deferred", 4),
+                Outcome::Failed(_) => ("failed", 5),
+            };
+            self.event(Verb::Attempt)
+                .id(attempt.message)
+                .from(&attempt.sender)
+                .to(&recipient.address)
+                .relay(relay(report))
+                .bytes(attempt.body_bytes)
+                .delay(times.ended.wall.since(attempt.arrived))
+                .delays(&delays)
+                .dsn(report.reply.enhanced.unwrap_or(Enhanced(class, 0, 0)))
+                .status(status)
+                .reply(&report.reply)
+                .emit();
+        }
+    }
+
+    fn trouble(&mut self, what: &str) {
+        self.warn(what);
+    }
+}
+
+fn relay(report: &Report) -> &str {
+    if report.peer.is_empty() { "none" } else { &report.peer }
+}
