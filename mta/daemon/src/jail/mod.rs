@@ -5,6 +5,7 @@
 //! `Confined::seal` gives up system calls for all threads. `enter` does both at once.
 
 mod calls;
+mod doc;
 mod files;
 mod names;
 pub mod profiles;
@@ -13,6 +14,7 @@ mod tests;
 mod user;
 
 pub use calls::DENIED_EXIT_CODE;
+pub use doc::markdown;
 pub use user::{IDS_FIRST, User, account, user_of};
 
 use std::fmt;
@@ -159,6 +161,7 @@ pub fn enter(profile: &Profile) -> Result<Report, JailError> {
 /// Gives up the user, the root directory and the files. To be called while there is one thread:
 /// Landlock holds for the thread that asks for it and for those that it starts.
 pub fn confine(profile: &Profile) -> Result<Confined, JailError> {
+    user::ignore(profile.role);
     let open_files = user::limit(profile.open_files)?;
     files::change_root(&profile.root)?;
     user::become_user(profile.role, &profile.privilege)?;
@@ -250,6 +253,20 @@ impl Role {
             Role::Send => "send",
             Role::Local => "local",
             Role::Mailbox => "mailbox",
+        }
+    }
+}
+
+impl From<link::control::Role> for Role {
+    fn from(role: link::control::Role) -> Role {
+        use link::control::Role as Theirs;
+        match role {
+            Theirs::Master => Role::Master,
+            Theirs::Config => Role::Config,
+            Theirs::Receive => Role::Receive,
+            Theirs::Queue => Role::Queue,
+            Theirs::Send => Role::Send,
+            Theirs::Local => Role::Local,
         }
     }
 }

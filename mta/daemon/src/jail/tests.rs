@@ -355,3 +355,30 @@ fn numeric_ids_are_one_a_role_and_accounts_go_first() {
     assert_eq!(super::account("root"), Some((0, 0)));
     assert_eq!(super::account("posthaste-no-such-account"), None);
 }
+
+#[test]
+fn x190_signals_that_mean_nothing_to_a_role_do_not_end_it() {
+    let (_keep, path) = spool();
+    let ended = in_a_child(|| {
+        enter_as(Role::Queue, false, &path);
+        for signal in [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGUSR1, libc::SIGHUP, libc::SIGINT] {
+            // SAFETY: a signal to ourselves.
+            unsafe { libc::raise(signal) };
+        }
+        0
+    });
+    assert_eq!(ended.code, Some(0), "{}", ended.said);
+}
+
+#[test]
+fn the_documentation_shows_the_tables_as_they_are() {
+    const MARK: &str = "<!-- From here on written from mta/daemon/src/jail/profiles.rs. -->\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/processes.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (by_hand, written) = page.split_once(MARK).unwrap();
+    if std::env::var_os("WRITE_DOCS").is_some() {
+        std::fs::write(&path, format!("{by_hand}{MARK}{}", markdown())).unwrap();
+    } else {
+        assert!(written == markdown(), "docs/processes.md is old: run this with WRITE_DOCS=1");
+    }
+}

@@ -129,6 +129,20 @@ pub(super) fn follow(parent: Option<i32>) -> Result<(), JailError> {
     }
 }
 
+/// Ignores the signals that are not for this role (X190): a full disk's and a closed pipe's are errors
+/// of the call, and what a terminal sends to a whole group is for master to tell the others.
+pub(super) fn ignore(role: Role) {
+    let of_terminal: &[libc::c_int] = match role {
+        Role::Master => &[],
+        _ => &[libc::SIGINT, libc::SIGHUP],
+    };
+    let of_all = [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGUSR1, libc::SIGUSR2];
+    for signal in of_all.iter().chain(of_terminal) {
+        // SAFETY: ignoring a signal that can be ignored cannot fail.
+        unsafe { libc::signal(*signal, libc::SIG_IGN) };
+    }
+}
+
 /// Raises the limit of descriptors to `open_files`, or as far as the system lets us, and forbids
 /// cores; says how many descriptors there are now. There is no limit of the file size: the log
 /// may go to a file, and of processes none: it counts those of a whole user.

@@ -63,6 +63,25 @@ impl Settings {
         Routes::new(own, own_hop, self.hostname.clone(), self.routes.clone(), false)
     }
 
+    /// What the spool goes by.
+    pub fn spool(&self) -> spool::Settings {
+        let plain = spool::Settings::default();
+        // Sizes of at most 1 GiB by the table of knobs.
+        let small = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let segment_bytes = small(self.spool.segment_bytes);
+        spool::Settings {
+            segment_bytes,
+            batch_bytes_max: small(self.spool.batch_bytes_max),
+            commits_in_flight: self.spool.commits_in_flight as usize,
+            reserve_bytes: self.spool.reserve_bytes,
+            keep_free_bytes: self.spool.keep_free_bytes,
+            snapshot_log_bytes: self.spool.snapshot_bytes,
+            // The spool asks for at least eight chunks in a segment.
+            chunk_bytes_max: plain.chunk_bytes_max.min(segment_bytes / 8),
+            ..plain
+        }
+    }
+
     /// What the scheduler goes by.
     pub fn scheduler(&self) -> scheduler::Settings {
         let retry = &self.retry;
@@ -152,6 +171,18 @@ mod tests {
         assert_eq!(hop("here.test"), NextHop::Local.to_string());
         assert_eq!(hop("a.sink.test"), "smtp:127.0.0.1:2600");
         assert_eq!(hop("elsewhere.test"), "elsewhere.test");
+    }
+
+    #[test]
+    fn the_spool_takes_whatever_the_knobs_let_through() {
+        let system = System { hostname: "mx.test".into(), state: "/s".into() };
+        let defaults = load(b"", "f", &system).unwrap().spool();
+        assert_eq!(defaults, spool::Settings::default());
+        for (segment, batch) in [("1MiB", "64KiB"), ("1MiB", "256KiB"), ("1GiB", "256MiB")] {
+            let text = format!("[spool]\nsegment_bytes = {segment:?}\nbatch_bytes_max = {batch:?}");
+            let settings = load(text.as_bytes(), "f", &system).unwrap().spool();
+            assert_eq!(settings.problem(), None, "{segment} {batch}");
+        }
     }
 
     #[test]
