@@ -4,7 +4,7 @@
 
 use super::config::{self, Config};
 use super::print::Failure;
-use super::{EX_NOPERM, EX_PROTOCOL, EX_UNAVAILABLE, Wiring};
+use super::{EX_NOPERM, EX_PROTOCOL, EX_UNAVAILABLE};
 use bytes::BytesMut;
 use link::LinkError;
 use link::admin::{self, Answer, Request};
@@ -77,8 +77,8 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub fn of(wiring: &Wiring, config: &Config) -> Result<Queue, Failure> {
-        let settings = config::load(wiring, config)?;
+    pub fn of(config: &Config) -> Result<Queue, Failure> {
+        let settings = config::load(config)?;
         let asker = Asker::connect(&settings.state)
             .map_err(|error| not_there(&error, &settings.state, config))?;
         Ok(Queue { asker })

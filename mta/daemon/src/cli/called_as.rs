@@ -4,7 +4,7 @@
 //! `EX_UNAVAILABLE`, which every caller of sendmail knows how to take.
 
 use super::print::Failure;
-use super::{EX_OK, EX_UNAVAILABLE, Wiring, config, mailq};
+use super::{EX_OK, EX_UNAVAILABLE, config, mailq};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -25,11 +25,11 @@ pub(super) fn other_name(args: &[OsString]) -> Option<OtherName> {
     }
 }
 
-pub(super) fn run(wiring: &Wiring, name: OtherName, args: &[OsString]) -> Result<u8, Failure> {
+pub(super) fn run(name: OtherName, args: &[OsString]) -> Result<u8, Failure> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     match name {
-        OtherName::Mailq => mailq::print(wiring, &config::find(None)),
-        OtherName::Sendmail if has("-bp") => mailq::print(wiring, &config::find(None)),
+        OtherName::Mailq => mailq::print(&config::find(None)),
+        OtherName::Sendmail if has("-bp") => mailq::print(&config::find(None)),
         OtherName::Sendmail if !has("-bi") && !has("-I") => Err(Failure::new(
             EX_UNAVAILABLE,
             "sendmail: this version of posthaste takes no mail from the command line yet;\n\

@@ -3,8 +3,8 @@
 //! Must never go on with another file than the one that was named.
 
 use super::print::{Failure, say};
-use super::{EX_CONFIG, EX_OK, Wiring};
-use crate::settings::Settings;
+use super::{EX_CONFIG, EX_OK};
+use crate::settings::{self, Settings};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -20,6 +20,14 @@ pub(super) struct Config {
 }
 
 impl Config {
+    /// A file that can be opened: an empty one where the defaults hold.
+    pub fn file(self) -> PathBuf {
+        match self.named || self.path.exists() {
+            true => self.path,
+            false => "/dev/null".into(),
+        }
+    }
+
     /// For messages.
     pub fn shown(&self) -> String {
         match self.named || self.path.exists() {
@@ -38,29 +46,24 @@ pub(super) fn find(argument: Option<PathBuf>) -> Config {
 }
 
 /// The text of the settings file; empty where there is none and none was named.
-pub(super) fn text(config: &Config) -> Result<String, Failure> {
-    match std::fs::read_to_string(&config.path) {
+fn text(config: &Config) -> Result<Vec<u8>, Failure> {
+    match std::fs::read(&config.path) {
         Ok(text) => Ok(text),
-        Err(error) if error.kind() == ErrorKind::NotFound && !config.named => Ok(String::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound && !config.named => Ok(Vec::new()),
         Err(error) => Err(Failure::new(EX_CONFIG, format!("{}: {error}", config.path.display()))),
     }
 }
 
 /// The settings, or everything that is wrong with them.
-pub(super) fn load(wiring: &Wiring, config: &Config) -> Result<Settings, Failure> {
-    (wiring.load)(&text(config)?, &config.path.display().to_string())
-        .map_err(|problems| Failure::new(EX_CONFIG, crate::settings::render(&problems).trim_end()))
-}
-
-/// The text of the settings file that `posthaste run` was given; empty where the defaults hold.
-pub fn settings_text(options: &super::RunOptions) -> Result<String, String> {
-    let config = Config { path: options.config.clone(), named: options.config_named };
-    text(&config).map_err(|failure| failure.text)
+pub(super) fn load(config: &Config) -> Result<Settings, Failure> {
+    let (text, file) = (text(config)?, config.path.display().to_string());
+    settings::load(&text, &file, &crate::process::config::system())
+        .map_err(|problems| Failure::new(EX_CONFIG, settings::render(&problems).trim_end()))
 }
 
 /// `posthaste check`.
-pub(super) fn check(wiring: &Wiring, config: &Config) -> Result<u8, Failure> {
-    let settings = load(wiring, config)?;
+pub(super) fn check(config: &Config) -> Result<u8, Failure> {
+    let settings = load(config)?;
     say(&format!("{}: good\nstate is in {}\n", config.shown(), settings.state.display()));
     Ok(EX_OK)
 }

@@ -12,24 +12,41 @@ mod mailq;
 mod print;
 mod queue;
 mod show;
-mod wired;
+mod spool;
 
 pub use ask::{ADMIN_SOCKET, Asker};
-pub use config::{CONFIG_DEFAULT, settings_text};
-pub use wired::{RunOptions, SpoolCheck, Wiring};
+pub use config::CONFIG_DEFAULT;
+pub use spool::SPOOL_DIRECTORY;
 
-use args::{Args, Command, SpoolCommand};
+use crate::settings::LogFormat;
+use args::{Args, Command, LogAs, SpoolCommand};
 use clap::Parser;
+use config::Config;
 use print::Failure;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// What the command line starts but does not do itself; `main.rs` names the functions.
+#[derive(Clone, Copy)]
+pub struct Wiring {
+    /// `posthaste run`: the master process, until it is told to stop. The settings file, and how
+    /// the log is written whatever the settings say.
+    pub run: fn(PathBuf, Option<LogFormat>) -> ExitCode,
+    /// `posthaste role NAME`: a process of the master's.
+    pub role: fn(&str) -> ExitCode,
+}
 
 /// The whole program, by its arguments with the name it was called by first.
 pub fn main(args: Vec<OsString>, wiring: &Wiring) -> ExitCode {
     let done = match called_as::other_name(&args) {
-        Some(name) => called_as::run(wiring, name, &args[1..]),
+        Some(name) => called_as::run(name, &args[1..]),
         None => match Args::try_parse_from(args) {
-            Ok(args) => run(wiring, args),
+            Ok(args) => match args.command {
+                Command::Run { log } => return start(wiring, args.config, log),
+                Command::Role { name } => return (wiring.role)(&name),
+                command => run(&config::find(args.config), command),
+            },
             Err(error) => {
                 // Also `--help` and `--version` come this way; a closed pipe is no failure.
                 let _ = error.print();
@@ -46,19 +63,27 @@ pub fn main(args: Vec<OsString>, wiring: &Wiring) -> ExitCode {
     }
 }
 
-/// One command; its exit code.
-fn run(wiring: &Wiring, args: Args) -> Result<u8, Failure> {
-    let config = config::find(args.config);
-    match args.command {
-        Command::Run { log } => wired::run(wiring, &config, log),
-        Command::Check => config::check(wiring, &config),
-        Command::Queue { command } => queue::run(wiring, &config, command),
-        Command::Status { json } => queue::status(wiring, &config, json),
-        Command::Spool { command: SpoolCommand::Check { json } } => {
-            wired::spool_check(wiring, &config, json)
+/// `posthaste run`.
+fn start(wiring: &Wiring, config: Option<PathBuf>, log: Option<LogAs>) -> ExitCode {
+    let log = log.map(|log| match log {
+        LogAs::Text => LogFormat::Text,
+        LogAs::Json => LogFormat::Json,
+    });
+    (wiring.run)(config::find(config).file(), log)
+}
+
+/// A command that looks at something; its exit code.
+fn run(config: &Config, command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Check => config::check(config),
+        Command::Queue { command } => queue::run(config, command),
+        Command::Status { json } => queue::status(config, json),
+        Command::Spool { command: SpoolCommand::Check { json } } => spool::run(config, json),
+        Command::Knobs => {
+            print::say(&crate::settings::knobs_markdown());
+            Ok(EX_OK)
         }
-        Command::Knobs => wired::knobs(wiring),
-        Command::Role { name } => wired::role(wiring, &name),
+        Command::Run { .. } | Command::Role { .. } => unreachable!("started by `main`"),
     }
 }
 

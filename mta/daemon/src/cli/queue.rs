@@ -6,14 +6,14 @@ use super::args::{Acting, QueueCommand};
 use super::ask::Queue;
 use super::config::Config;
 use super::print::{Failure, count, say};
-use super::{EX_FOUND, EX_OK, EX_PROTOCOL, EX_USAGE, Wiring, json, show};
+use super::{EX_FOUND, EX_OK, EX_PROTOCOL, EX_USAGE, json, show};
 use link::admin::{Acted, Action, Answer, Explanation, Filter, ROWS_MAX, Request, Row, State};
 use mail::{MessageId, Wall};
 use std::io::{BufRead, IsTerminal, Write};
 use std::time::SystemTime;
 
-pub(super) fn run(wiring: &Wiring, config: &Config, command: QueueCommand) -> Result<u8, Failure> {
-    let mut queue = Queue::of(wiring, config)?;
+pub(super) fn run(config: &Config, command: QueueCommand) -> Result<u8, Failure> {
+    let mut queue = Queue::of(config)?;
     match command {
         QueueCommand::List { which, limit, json } => list(&mut queue, which.filter(), limit, json),
         QueueCommand::Show { ids, json } => each(&ids, |id| show_one(&mut queue, id, json)),
@@ -143,8 +143,8 @@ fn start(queue: &mut Queue, order: String, json: bool) -> Result<u8, Failure> {
     Ok(EX_OK)
 }
 
-pub(super) fn status(wiring: &Wiring, config: &Config, json: bool) -> Result<u8, Failure> {
-    let mut queue = Queue::of(wiring, config)?;
+pub(super) fn status(config: &Config, json: bool) -> Result<u8, Failure> {
+    let mut queue = Queue::of(config)?;
     let Answer::Status(status) = queue.ask(&Request::Status)? else { return Err(unexpected()) };
     say(&if json { json::line(&json::status(&status)) } else { show::status(&status) });
     Ok(EX_OK)

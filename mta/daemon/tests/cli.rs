@@ -1,0 +1,111 @@
+//! The program itself: what its commands print and with which code they end, for people and scripts.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_posthaste");
+
+/// Runs it with a settings file of this text.
+fn posthaste(directory: &Path, settings: &str, args: &[&str]) -> (i32, String, String) {
+    let file = directory.join("posthaste.toml");
+    std::fs::write(&file, settings).unwrap();
+    let output = Command::new(PROGRAM)
+        .args(args)
+        .env("POSTHASTE_CONFIG", &file)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    read(output)
+}
+
+fn read(output: Output) -> (i32, String, String) {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_command_that_needs_the_queue_says_which_socket_and_which_setting() {
+    let root = tempfile::tempdir().unwrap();
+    let state = root.path().join("state");
+    let settings = format!("state = {state:?}\n");
+    for args in [
+        &["queue", "list"][..],
+        &["queue", "summary", "--json"],
+        &["queue", "explain", "00000000011"],
+        &["queue", "delete", "--all", "--yes"],
+        &["status"],
+    ] {
+        let (code, out, error) = posthaste(root.path(), &settings, args);
+        assert_eq!((code, out.as_str()), (69, ""), "{args:?}");
+        assert!(error.contains(&format!("{}/admin.sock", state.display())), "{error}");
+        assert!(error.contains("`state` =") && error.contains("posthaste.toml"), "{error}");
+    }
+}
+
+#[test]
+fn check_says_everything_that_is_wrong_and_ends_with_78() {
+    let root = tempfile::tempdir().unwrap();
+    let (code, _, error) =
+        posthaste(root.path(), "hostnam = \"x\"\n[retry]\nfactor = -1\n", &["check"]);
+    assert_eq!(code, 78);
+    assert!(error.contains("hostname") && error.contains("factor"), "{error}");
+    let state = root.path().join("s");
+    let (code, out, error) = posthaste(root.path(), &format!("state = {state:?}\n"), &["check"]);
+    assert_eq!(code, 0, "{error}");
+    assert!(out.contains("good"), "{out}");
+    let named = ["check", "--config", "/nonexistent/posthaste.toml"];
+    let (code, _, error) = posthaste(root.path(), "", &named);
+    assert_eq!(code, 78);
+    assert!(error.contains("/nonexistent/posthaste.toml"), "{error}");
+}
+
+#[test]
+fn a_usage_error_ends_with_2_and_help_with_0() {
+    let root = tempfile::tempdir().unwrap();
+    assert_eq!(posthaste(root.path(), "", &["queue", "list", "--odler", "2h"]).0, 2);
+    assert_eq!(posthaste(root.path(), "", &["queue", "explain", "nonsense"]).0, 2);
+    let (code, out, _) = posthaste(root.path(), "", &["--help"]);
+    assert!(code == 0 && out.contains("queue") && !out.contains("role"), "{out}");
+}
+
+#[test]
+fn knobs_prints_the_settings_and_survives_a_reader_that_has_enough() {
+    let root = tempfile::tempdir().unwrap();
+    let (code, out, _) = posthaste(root.path(), "", &["knobs"]);
+    assert!(code == 0 && out.contains("hostname") && out.contains("retry"), "{out}");
+    let mut child = Command::new(PROGRAM)
+        .arg("knobs")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut error = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    assert_eq!((child.wait().unwrap().code(), error.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn sendmail_takes_no_mail_it_would_lose_and_newaliases_harms_no_package_script() {
+    let called = |name: &str, args: &[&str]| {
+        let output = Command::new(PROGRAM).arg0(name).args(args).stdin(Stdio::null()).output();
+        read(output.unwrap())
+    };
+    let (code, out, error) = called("/usr/sbin/sendmail", &["-t"]);
+    assert_eq!((code, out.as_str()), (69, ""));
+    assert!(error.contains("Nothing was sent"), "{error}");
+    assert_eq!(called("newaliases", &[]).0, 0);
+}
+
+#[test]
+fn the_check_of_a_spool_that_is_not_there_says_so() {
+    let root = tempfile::tempdir().unwrap();
+    let settings = format!("state = {:?}\n", root.path());
+    let (code, out, error) = posthaste(root.path(), &settings, &["spool", "check"]);
+    assert_eq!((code, out.as_str()), (69, ""));
+    assert!(error.contains(&format!("{}/spool", root.path().display())), "{error}");
+}
