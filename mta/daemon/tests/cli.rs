@@ -41,7 +41,7 @@ fn a_command_that_needs_the_queue_says_which_socket_and_which_setting() {
     ] {
         let (code, out, error) = posthaste(root.path(), &settings, args);
         assert_eq!((code, out.as_str()), (69, ""), "{args:?}");
-        assert!(error.contains(&format!("{}/admin.sock", state.display())), "{error}");
+        assert!(error.contains(&format!("{}/control.sock", state.display())), "{error}");
         assert!(error.contains("`state` =") && error.contains("posthaste.toml"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The socket's name below `state`.
-pub const ADMIN_SOCKET: &str = "admin.sock";
+pub const ADMIN_SOCKET: &str = "control.sock";
 /// Longest wait for an answer; sorting a queue of millions takes seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest path that fits into a `sockaddr_un` (unix(7): 108 with the final NUL).
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(failure.code, EX_UNAVAILABLE);
         let state = root.path().display();
         for part in [
-            format!("at {state}/admin.sock: No such file or directory"),
+            format!("at {state}/control.sock: No such file or directory"),
             format!("`state` = \"{state}\", from /etc/mine.toml"),
             "--config FILE or POSTHASTE_CONFIG".into(),
         ] {
