@@ -27,7 +27,8 @@ fn message(base: &Base, text: &[u8]) -> Arc<Message> {
 
 fn delivery(base: &Arc<Base>, user: &str, format: Format, text: &[u8]) -> Delivery {
     let mailbox = Mailbox { base: base.clone(), path: user.to_owned(), format };
-    let recipient = Address::parse(&format!("{user}@local.test"), false).unwrap();
+    let local = if user.starts_with('.') { format!("\"{user}\"") } else { user.to_owned() };
+    let recipient = Address::parse(&format!("{local}@local.test"), false).unwrap();
     Delivery { message: message(base, text), recipient, mailbox }
 }
 
