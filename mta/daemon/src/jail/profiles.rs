@@ -39,6 +39,7 @@ pub enum Only {
 
 /// The role's table.
 pub const fn calls(role: Role) -> Calls {
+    // tidy: table, because a role's groups are to be seen together
     match role {
         Role::Master | Role::Local => Calls::AllBut(&[&KERNEL, &OTHERS, &IO_URING]),
         Role::Config => Calls::Only(&[
