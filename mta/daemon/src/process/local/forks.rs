@@ -44,7 +44,11 @@ impl Forks {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 let control = keep_only(theirs);
-                let served = control.and_then(|control| serve(&control, surroundings, &whom));
+                let served = control.and_then(|control| {
+                    let profile = Profile::new(jail::Role::Local, whom.privilege.clone());
+                    jail::enter(&profile).map_err(io::Error::other)?;
+                    serve(&control, surroundings, &whom)
+                });
                 // SAFETY: ends this process at once, without running what belongs to its parent.
                 unsafe { libc::_exit(i32::from(served.is_err())) }
             }
