@@ -38,8 +38,8 @@ pub enum Only {
 }
 
 /// The role's table.
+// tidy: table, because a role's groups are to be seen together
 pub const fn calls(role: Role) -> Calls {
-    // tidy: table, because a role's groups are to be seen together
     match role {
         Role::Master | Role::Local => Calls::AllBut(&[&KERNEL, &OTHERS, &IO_URING]),
         Role::Config => Calls::Only(&[
