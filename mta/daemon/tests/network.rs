@@ -27,9 +27,7 @@ fn impatient() -> &'static Place {
     PLACE.get_or_init(|| {
         let seconds = WAIT.as_secs();
         let limits = format!(
-            "[limits]\ncommand_timeout = \"{seconds}s\"\ncommand_time_max = \"{seconds}s\"\n\
-             data_timeout = \"{seconds}s\"\ndata_time_max = \"{}s\"\n",
-            2 * seconds
+            "[limits]\ncommand_timeout = \"{seconds}s\"\ndata_timeout = \"{seconds}s\"\n"
         );
         start(limits)
     })

@@ -327,6 +327,8 @@ fn settings(setup: &Setup, directory: &Path, port: u16) -> String {
         "hostname = \"mx.local.test\"\nstate = {state:?}\n{top}\n\
          [[listen]]\naddress = \"127.0.0.1:{port}\"\n\
          [relay]\nfrom = [\"127.0.0.1/32\"]\n\
+         [spool]\nsegment_bytes = \"8MiB\"\nbatch_bytes_max = \"1MiB\"\n\
+         reserve_bytes = \"8MiB\"\nsnapshot_bytes = \"16MiB\"\n\
          [local]\ndomains = [\"local.test\"]\ndeliver = {deliver:?}\n\
          {routes}\n{sink}\
          [[route]]\ndomain = \"hold.test\"\nto = \"hold\"\n\
