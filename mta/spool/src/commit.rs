@@ -107,17 +107,16 @@ impl Lane {
         self.closed.front().is_some_and(|batch| aligned(batch.buffer.len(), BLOCK) > left)
     }
 
-    /// The last commit such that it and all before it are durable.
+    /// The last commit such that it and all before it are durable, or known to be void.
     fn durable(&self) -> u64 {
-        let under_way = self.flights.iter().map(|flight| flight.commit);
-        let failed = self.failed.iter().map(|(commit, _)| *commit);
-        let oldest = under_way.chain(failed).chain(self.voids.iter().copied()).min();
-        oldest.unwrap_or(self.next_commit) - 1
+        self.voids.iter().copied().chain([self.start_commit()]).min().unwrap_or(1) - 1
     }
 
-    /// Commits not yet durable begin here.
+    /// The first commit that is under way, or will be.
     pub(crate) fn start_commit(&self) -> u64 {
-        self.durable() + 1
+        let under_way = self.flights.iter().map(|flight| flight.commit);
+        let failed = self.failed.iter().map(|(commit, _)| *commit);
+        under_way.chain(failed).min().unwrap_or(self.next_commit)
     }
 
     fn recycle(&mut self, buffer: Vec<u8>, batch_bytes_max: u32) {
@@ -179,6 +178,7 @@ impl Spool {
         let last_record = batch.last_record;
         lane.flights.push(Flight { io, slot, epoch, offset, commit, batch, doomed: false });
         self.segments.note_batch(slot, last_record);
+        self.segments.hold(slot);
         self.usage.syncs += 1;
         self.log_bytes += u64::from(bytes);
         self.written_lengths.insert(io, length);
@@ -212,6 +212,7 @@ impl Spool {
         let lane = self.lane(kind);
         let Some(at) = lane.flights.iter().position(|flight| flight.io == done.id) else { return };
         let mut flight = lane.flights.remove(at);
+        self.segments.unhold(flight.slot);
         let Work::Write { buffer, .. } = done.work else { return };
         let length = self.written_lengths.remove(&done.id).unwrap_or(buffer.len());
         flight.batch.buffer = buffer;

@@ -310,6 +310,10 @@ impl Spool {
         let (gone, kept) = waiting.into_iter().partition(is_lost);
         self.waiting = kept;
         for group in gone {
+            if !group.client {
+                // The caller's state may count on it already.
+                self.snapshots.making = None;
+            }
             for message in group.messages {
                 let transaction = message.transaction;
                 self.unstage(transaction);

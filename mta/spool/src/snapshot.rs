@@ -41,8 +41,10 @@ pub(crate) struct Making {
     /// Ids above this came later and are in the log.
     end: u64,
     stage: Awaits,
-    /// All records up to this must be durable before it is complete.
+    /// All records up to this must be durable before it is complete,
     needs: u64,
+    /// and all groups up to this ticket, which may not have got into a batch yet.
+    needs_ticket: u64,
 }
 
 /// What is awaited.
@@ -86,6 +88,7 @@ impl Spool {
             self.begin_snapshot(now)?;
         }
         let frontier = self.frontier();
+        let caught_up = self.has_caught_up();
         let making = self.snapshots.making.as_mut()?;
         let file = File::Snapshot((making.header.generation % 2) as u8);
         let (step, work) = match std::mem::replace(&mut making.stage, Awaits::ExpectBlobs) {
@@ -101,7 +104,9 @@ impl Spool {
                 let step = if table { Step::Table } else { Step::Slice };
                 (step, Work::Write { file, offset, buffer, sync: false })
             }
-            Awaits::Sync if frontier >= making.needs => (Step::Sync, Work::Sync { file }),
+            Awaits::Sync if caught_up && frontier >= making.needs => {
+                (Step::Sync, Work::Sync { file })
+            }
             Awaits::Complete => {
                 making.header.complete = true;
                 (Step::Complete, header_work(file, &making.header))
@@ -114,6 +119,28 @@ impl Spool {
         making.stage = Awaits::Busy(step);
         self.usage.syncs += u64::from(!matches!(step, Step::Slice | Step::Table));
         Some(work)
+    }
+
+    /// The groups that the slices may know of have got into batches.
+    fn has_caught_up(&mut self) -> bool {
+        let Some(making) = self.snapshots.making.as_mut() else { return false };
+        let known = making.needs_ticket;
+        if self.waiting.iter().any(|group| group.ticket.is_some_and(|ticket| ticket.0 <= known)) {
+            return false;
+        }
+        if known > 0 {
+            making.needs = making.needs.max(self.last_record);
+            making.needs_ticket = 0;
+        }
+        true
+    }
+
+    /// Messages whose end has been handed in and waits for its batch: the caller has no state of
+    /// them any more, and the snapshot will not be complete before that end is durable.
+    fn ending(&self) -> std::collections::HashSet<MessageId> {
+        let changes = self.waiting.iter().flat_map(|group| &group.changes);
+        let ends = changes.filter(|change| matches!(change, mail::Change::Retire { .. }));
+        ends.map(mail::Change::message).collect()
     }
 
     /// Due when enough log was written since the last one, or room is short and it would help.
@@ -143,7 +170,8 @@ impl Spool {
             last_epoch: 0,
         };
         let (stage, end) = (Awaits::Allocate, self.last_message);
-        self.snapshots.making = Some(Making { header, after: 0, end, stage, needs: 0 });
+        self.snapshots.making =
+            Some(Making { header, after: 0, end, stage, needs: 0, needs_ticket: 0 });
         Some(())
     }
 
@@ -192,6 +220,7 @@ impl Spool {
     pub fn snapshot_slice(&mut self, slice: SnapshotSlice, blobs: Vec<(MessageId, Vec<u8>)>) {
         let frontier = self.frontier();
         let last_record = self.last_record;
+        let ending = self.ending();
         let Some(making) = self.snapshots.making.as_mut() else { return };
         let expected = (making.header.generation, making.header.slices);
         if expected != (slice.generation, slice.number)
@@ -201,7 +230,7 @@ impl Spool {
         }
         let mut bytes = vec![0; SLICE_HEADER];
         let given: std::collections::HashSet<_> = blobs.iter().map(|(id, _)| *id).collect();
-        let live = |id: &&MessageId| self.index.get(**id).is_some();
+        let live = |id: &&MessageId| self.index.get(**id).is_some() && !ending.contains(*id);
         if !slice.messages.iter().filter(live).all(|id| given.contains(id)) {
             // A message left out would be forgotten: no snapshot is better than this one.
             self.snapshots.making = None;
@@ -226,6 +255,7 @@ impl Spool {
         making.after = slice.through;
         // The caller's state may be ahead of the log: a bounce that it counts on must be there.
         making.needs = making.needs.max(last_record);
+        making.needs_ticket = self.last_ticket;
         making.stage = Awaits::Slice(bytes, false);
         self.supply.look = true;
     }
@@ -239,7 +269,10 @@ impl Spool {
             slot: *slot,
             epoch: s.epoch,
             kind: s.kind,
-            last_record: if s.state == State::Writing { u64::MAX } else { s.last_record },
+            last_record: match s.state {
+                State::Activating | State::Writing => u64::MAX,
+                _ => s.last_record,
+            },
         });
         let recent = self.recent_order.iter();
         let table = Table {

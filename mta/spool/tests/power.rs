@@ -1,0 +1,126 @@
+//! Power cuts: at every step of a workload, of a recovery, and twice.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::{Ledger, Machine, settings};
+use world::sim::Disk;
+
+fn fresh(seed: u64, commits: usize) -> Machine {
+    Machine::open(&Disk::new(seed), settings(commits), Ledger::default(), seed).unwrap()
+}
+
+/// The workload on a new disk whose power goes at `step`; the disk and what was promised.
+fn run_and_cut(seed: u64, commits: usize, acts: u64, step: u64) -> (Disk, Ledger) {
+    let disk = Disk::new(seed.wrapping_mul(1_000_003) ^ step);
+    disk.cut_at(Some(step));
+    let Some(mut machine) = Machine::open(&disk, settings(commits), Ledger::default(), seed) else {
+        return (disk, Ledger::default());
+    };
+    machine.work(acts);
+    disk.cut();
+    (disk, machine.ledger)
+}
+
+/// Recovers, judges, recovers once more and compares, works on, cuts, judges again.
+fn judge(disk: &Disk, ledger: Ledger, seed: u64, commits: usize) {
+    disk.power_on();
+    let mut first = Machine::open(disk, settings(commits), ledger.clone(), seed).unwrap();
+    first.judge();
+    let mut second = Machine::open(disk, settings(commits), ledger, seed).unwrap();
+    assert_eq!(first.states, second.states, "recovering twice equals recovering once");
+    assert_eq!(first.report.torn, second.report.torn);
+    second.judge();
+    second.adopt();
+    second.work(6);
+    let (ledger, states) = (second.ledger.clone(), second.states.clone());
+    disk.cut();
+    disk.power_on();
+    let mut third = Machine::open(disk, settings(commits), ledger, seed).unwrap();
+    third.judge();
+    assert_eq!(states, third.states, "all was settled");
+}
+
+fn every_cut(seed: u64, commits: usize, acts: u64) {
+    let mut whole = fresh(seed, commits);
+    whole.work(acts);
+    let steps = whole.disk.steps();
+    for step in 1..=steps {
+        let (disk, ledger) = run_and_cut(seed, commits, acts, step);
+        judge(&disk, ledger, seed + step, commits);
+    }
+}
+
+#[test]
+fn the_workload_reaches_what_it_is_meant_to_reach() {
+    let mut machine = fresh(1, 2);
+    machine.work(400);
+    let usage = machine.spool.usage();
+    assert!(usage.snapshots > 3 && usage.recycled > 3, "{usage:?}");
+    assert!(usage.copied_forward > 0 && usage.batch_messages_max > 1, "{usage:?}");
+    assert_eq!(machine.alarms, []);
+}
+
+#[test]
+fn s127_s138_a_cut_at_every_step_with_one_commit_in_flight_keeps_every_promise() {
+    every_cut(11, 1, 60);
+}
+
+#[test]
+fn s127_s138_a_cut_at_every_step_with_two_commits_in_flight_keeps_every_promise() {
+    every_cut(12, 2, 60);
+}
+
+#[test]
+fn s129_commits_of_four_in_flight_may_reach_the_disk_in_any_order() {
+    every_cut(13, 4, 40);
+}
+
+#[test]
+fn s137_random_long_workloads_survive_a_cut_at_a_random_step() {
+    for seed in 100..140 {
+        let mut whole = fresh(seed, 2);
+        whole.work(250);
+        let step = 1 + seed * 7919 % whole.disk.steps();
+        let (disk, ledger) = run_and_cut(seed, 2, 250, step);
+        judge(&disk, ledger, seed, 2);
+    }
+}
+
+#[test]
+fn s139_a_second_cut_at_every_step_of_the_recovery_changes_nothing() {
+    let (disk, ledger) = run_and_cut(21, 2, 150, 260);
+    disk.power_on();
+    let mut steps = disk.steps();
+    loop {
+        let again = disk.forked(steps);
+        let before = again.steps();
+        again.cut_at(Some(before + steps - disk.steps() + 1));
+        if let Some(mut machine) = Machine::open(&again, settings(2), ledger.clone(), 5) {
+            // The first polls write what recovery has to write.
+            for _ in 0..40 {
+                machine.step();
+            }
+            if !again.is_off() {
+                break;
+            }
+        }
+        judge(&again, ledger.clone(), steps, 2);
+        steps += 1;
+    }
+    assert!(steps > disk.steps() + 3, "recovery has steps to be cut at");
+}
+
+#[test]
+fn s142_a_copy_taken_while_it_runs_opens_to_a_consistent_state() {
+    for acts in [20, 60, 120] {
+        let mut machine = fresh(31, 2);
+        for _ in 0..acts {
+            machine.act();
+            machine.step();
+        }
+        let copy = machine.disk.copied(1);
+        judge(&copy, machine.ledger.clone(), 31, 2);
+    }
+}

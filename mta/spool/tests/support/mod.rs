@@ -1,0 +1,534 @@
+//! A small machine around a spool: it executes I/O in any order, keeps a ledger of what was
+//! promised, and judges a recovered spool by it.
+//!
+//! Must never know how the spool works inside.
+
+#![allow(dead_code)] // each test file uses its own part
+
+use bytes::Bytes;
+use mail::{
+    Address, BodyKind, Change, Enhanced, Envelope, MessageId, Notify, Now, Origin, Protocol,
+    Recipient, Reply, Report, ReversePath, Stage, TransactionId, Wall,
+};
+use serde::{Deserialize, Serialize};
+use spool::{
+    Alarm, Group, Io, IoDone, NewMessage, OpenReport, Output, Replay, Settings, Spool, Ticket, Work,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use world::sim::{Chance, Clock, Disk};
+use world::{Chance as _, Clock as _, Disk as _, DiskError};
+
+/// Small numbers, so that a short workload fills, recycles and snapshots.
+pub fn settings(commits_in_flight: usize) -> Settings {
+    Settings {
+        segment_bytes: 64 << 10,
+        batch_bytes_max: 16 << 10,
+        commits_in_flight,
+        reserve_bytes: 32 << 10,
+        keep_free_bytes: 0,
+        bulk_bytes_min: 12 << 10,
+        chunk_bytes_max: 4 << 10,
+        snapshot_log_bytes: 48 << 10,
+        snapshot_slice_messages: 5,
+        staged_bytes_max: 8 << 20,
+        spares: 2,
+        zero_slice_bytes: 64 << 10,
+        copy_forward_divisor: 2,
+        recent_transactions_max: 10_000,
+        ..Settings::default()
+    }
+}
+
+/// What the scheduler would know of a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    pub failed: bool,
+    pub attempts: u16,
+    pub held: bool,
+}
+
+impl State {
+    pub fn fold(&mut self, change: &Change) {
+        match change {
+            Change::Failed { .. } => self.failed = true,
+            Change::Due { attempts, .. } => self.attempts = *attempts,
+            Change::Hold { .. } => self.held = true,
+            Change::Release { .. } => self.held = false,
+            _ => {}
+        }
+    }
+}
+
+/// A message as its sender knows it.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub transaction: TransactionId,
+    pub body: Vec<u8>,
+    pub prefix: Vec<u8>,
+    pub envelope: Envelope,
+    pub durable: bool,
+    pub refused: bool,
+    /// All that was recorded or handed in, in order, and how much of it is surely recorded.
+    pub changes: Vec<Change>,
+    pub recorded: usize,
+    /// The message that bounced, if this is a bounce.
+    pub bounce_of: Option<MessageId>,
+}
+
+/// What must hold after any cut.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    pub sent: BTreeMap<MessageId, Sent>,
+    tickets: BTreeMap<Ticket, Vec<(MessageId, usize)>>,
+    last_transaction: u64,
+}
+
+/// A spool that runs.
+pub struct Machine {
+    pub disk: Disk,
+    pub clock: Clock,
+    pub chance: Chance,
+    pub spool: Spool,
+    pub report: OpenReport,
+    pub ledger: Ledger,
+    /// The scheduler's state.
+    pub states: BTreeMap<MessageId, State>,
+    pub alarms: Vec<Alarm>,
+    under_way: Vec<UnderWay>,
+    /// Answers seen by clients.
+    pub durable: u64,
+    pub refused: u64,
+    /// Held back: snapshots asked for by the spool are answered.
+    pub snapshots: bool,
+}
+
+enum UnderWay {
+    Fresh(Io),
+    /// Its bytes are written, its sync is not yet called.
+    Written(Io),
+}
+
+pub fn now(micros: u64) -> Now {
+    let clock = Clock::starting(Wall::from_micros(1_000_000));
+    clock.advance(Duration::from_micros(micros));
+    clock.now()
+}
+
+pub fn envelope(to: &str) -> Envelope {
+    let address = Address::parse(to, false).unwrap();
+    Envelope {
+        sender: ReversePath::Null,
+        ret: None,
+        envid: None,
+        body: BodyKind::SevenBit,
+        smtputf8: false,
+        origin: Origin { client: None, helo: "h".into(), protocol: Protocol::Esmtp },
+        arrived: Wall::from_micros(7),
+        recipients: vec![Recipient { address, notify: Notify::DEFAULT, orcpt: None }],
+    }
+}
+
+pub fn due(message: MessageId, attempts: u16) -> Change {
+    let reply = Reply::new(451, Enhanced(4, 0, 0), "later");
+    let report = Report { stage: Stage::Rcpt, reply, peer: "peer".into(), from_peer: true };
+    let due = Wall::from_micros(i64::from(attempts));
+    Change::Due { message, recipients: vec![0], due, attempts, report }
+}
+
+impl Machine {
+    /// Opens the spool on this disk; `None` if the power went meanwhile.
+    pub fn open(disk: &Disk, settings: Settings, ledger: Ledger, seed: u64) -> Option<Machine> {
+        let mut states = BTreeMap::new();
+        let opened = spool::open(disk, settings, seed ^ 0xfeed, &mut |replay| match replay {
+            Replay::Snapshot { message, blob, .. } => {
+                let old = states.insert(message, postcard::from_bytes::<State>(blob).unwrap());
+                assert_eq!(old, None, "{message} is told once");
+            }
+            Replay::Accepted { message, .. } => {
+                let old = states.insert(message, State::default());
+                assert_eq!(old, None, "{message} is told once");
+            }
+            Replay::Change(Change::Retire { message }) => {
+                assert!(states.remove(&message).is_some(), "{message} was told before it ended");
+            }
+            Replay::Change(change) => {
+                let state = states.get_mut(&change.message());
+                state.expect("a change of a message that was told").fold(&change);
+            }
+        });
+        let (spool, report) = match opened {
+            Ok(opened) => opened,
+            Err(error) if disk.is_off() => {
+                let _ = error;
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        Some(Machine {
+            disk: disk.clone(),
+            clock: Clock::starting(Wall::from_micros(1_000_000)),
+            chance: Chance::seeded(seed),
+            spool,
+            report,
+            ledger,
+            states,
+            alarms: Vec::new(),
+            under_way: Vec::new(),
+            durable: 0,
+            refused: 0,
+            snapshots: true,
+        })
+    }
+
+    /// Takes all that the spool says; I/O is put aside.
+    pub fn drain(&mut self) {
+        while let Some(output) = self.spool.poll(self.clock.now()) {
+            match output {
+                Output::Io(io) => self.under_way.push(UnderWay::Fresh(io)),
+                Output::Durable(durable) => {
+                    let sent = self.ledger.sent.get_mut(&durable.message()).unwrap();
+                    assert_eq!(sent.transaction, durable.transaction());
+                    assert!(!sent.durable && !sent.refused, "answered once");
+                    sent.durable = true;
+                    self.durable += 1;
+                    self.states.insert(durable.message(), State::default());
+                }
+                Output::Recorded(ticket) => {
+                    for (message, count) in self.ledger.tickets.remove(&ticket).unwrap() {
+                        let sent = self.ledger.sent.get_mut(&message).unwrap();
+                        sent.recorded = sent.recorded.max(count);
+                    }
+                }
+                Output::Refused { transaction, .. } => {
+                    self.refused += 1;
+                    let of = |sent: &&mut Sent| sent.transaction == transaction;
+                    let sent = self.ledger.sent.values_mut().find(of).unwrap();
+                    assert!(!sent.durable, "refused after it was promised");
+                    sent.refused = true;
+                }
+                Output::Alarm(alarm) => self.alarms.push(alarm),
+                Output::SnapshotWanted(slice) => {
+                    // One that we have ended already is not there any more.
+                    let blob = |id: &MessageId| {
+                        Some((*id, postcard::to_stdvec(self.states.get(id)?).unwrap()))
+                    };
+                    let blobs = slice.messages.iter().filter_map(blob).collect();
+                    if self.snapshots {
+                        self.spool.snapshot_slice(slice, blobs);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Executes one part of one I/O, chosen by chance: writes and syncs of commits interleave as
+    /// on threads. `false` if there was nothing to do.
+    pub fn step(&mut self) -> bool {
+        self.drain();
+        if self.under_way.is_empty() {
+            return false;
+        }
+        let at = self.chance.below(self.under_way.len() as u64) as usize;
+        match self.under_way.swap_remove(at) {
+            UnderWay::Fresh(mut io) => {
+                if let Work::Write { file, offset, buffer, sync: true } = &mut io.work {
+                    let written = self.disk.write_at(&file.to_string(), *offset, buffer);
+                    match written {
+                        Ok(()) => self.under_way.push(UnderWay::Written(io)),
+                        Err(error) => self.done(io, Err(error)),
+                    }
+                } else {
+                    let done = spool::execute(&self.disk, io);
+                    self.finish(done);
+                }
+            }
+            UnderWay::Written(io) => {
+                let Work::Write { file, .. } = &io.work else { unreachable!() };
+                let synced = self.disk.sync(&file.to_string());
+                self.done(io, synced);
+            }
+        }
+        true
+    }
+
+    fn done(&mut self, io: Io, result: Result<(), DiskError>) {
+        self.finish(IoDone { id: io.id, work: io.work, result });
+    }
+
+    /// A machine without power does nothing any more, least of all say something.
+    fn finish(&mut self, done: IoDone) {
+        if !self.disk.is_off() {
+            self.spool.handle(done, self.clock.now());
+            self.drain();
+        }
+    }
+
+    /// Runs until all that was handed in is answered; panics if that never comes.
+    pub fn settle(&mut self) {
+        for _ in 0..20_000 {
+            if self.disk.is_off() {
+                return;
+            }
+            self.drain();
+            if self.spool.is_settled() && self.under_way.is_empty() {
+                return;
+            }
+            if !self.step() {
+                let wait = match self.spool.next_wakeup() {
+                    Some(at) => at.since(self.clock.now().monotonic) + Duration::from_micros(1),
+                    None => panic!("nothing to do and nothing to wait for, but not settled"),
+                };
+                self.clock.advance(wait);
+            }
+        }
+        panic!("does not settle");
+    }
+
+    pub fn transaction(&mut self) -> TransactionId {
+        self.ledger.last_transaction += 1;
+        TransactionId { origin: 7, number: self.ledger.last_transaction }
+    }
+
+    pub fn body(&mut self, bytes: u64) -> Vec<u8> {
+        (0..bytes).map(|_| self.chance.u64() as u8).collect()
+    }
+
+    /// Hands in a client's message; its id if the spool took it.
+    pub fn accept(&mut self, body: Vec<u8>) -> Option<MessageId> {
+        let transaction = self.transaction();
+        for piece in body.chunks(1500) {
+            if self.spool.stage(transaction, Bytes::copy_from_slice(piece)).is_err() {
+                self.spool.unstage(transaction);
+                return None;
+            }
+        }
+        let (to, prefix) = (envelope("user@example.org"), b"Received: x\r\n".to_vec());
+        let accepted = self.spool.accept(transaction, &to, &prefix, self.clock.now());
+        match accepted {
+            Ok(message) => {
+                self.enter(message, transaction, body, prefix, to, None);
+                Some(message)
+            }
+            Err(_) => {
+                self.spool.unstage(transaction);
+                None
+            }
+        }
+    }
+
+    fn enter(
+        &mut self,
+        message: MessageId,
+        transaction: TransactionId,
+        body: Vec<u8>,
+        prefix: Vec<u8>,
+        envelope: Envelope,
+        bounce_of: Option<MessageId>,
+    ) {
+        let (durable, refused, changes, recorded) = (false, false, Vec::new(), 0);
+        let sent = Sent {
+            transaction,
+            body,
+            prefix,
+            envelope,
+            durable,
+            refused,
+            changes,
+            recorded,
+            bounce_of,
+        };
+        assert!(self.ledger.sent.insert(message, sent).is_none(), "an id is used once");
+    }
+
+    pub fn change(&mut self, change: Change) {
+        self.note(&change);
+        let ticket = self.spool.change(change.clone(), self.clock.now());
+        let message = change.message();
+        let count = self.ledger.sent[&message].changes.len();
+        self.ledger.tickets.insert(ticket, vec![(message, count)]);
+    }
+
+    fn note(&mut self, change: &Change) {
+        let message = change.message();
+        self.ledger.sent.get_mut(&message).unwrap().changes.push(change.clone());
+        match change {
+            Change::Retire { .. } => {
+                self.states.remove(&message);
+            }
+            change => self.states.get_mut(&message).unwrap().fold(change),
+        }
+    }
+
+    /// A recipient failed: its outcome and the bounce, in one group.
+    pub fn bounce(&mut self, failed: MessageId) -> bool {
+        let transaction = self.transaction();
+        let body = self.body(300);
+        if self.spool.stage(transaction, Bytes::from(body.clone())).is_err() {
+            return false;
+        }
+        let (to, prefix) = (envelope("sender@example.org"), Vec::new());
+        let message = NewMessage { transaction, envelope: to.clone(), prefix: prefix.clone() };
+        let change = Change::Failed { message: failed, recipients: vec![0] };
+        let group = Group { messages: vec![message], changes: vec![change.clone()] };
+        let Ok((ticket, ids)) = self.spool.submit(group, self.clock.now()) else {
+            self.spool.unstage(transaction);
+            return false;
+        };
+        self.note(&change);
+        let count = self.ledger.sent[&failed].changes.len();
+        self.ledger.tickets.insert(ticket, vec![(failed, count)]);
+        self.enter(ids[0], transaction, body, prefix, to, Some(failed));
+        true
+    }
+
+    /// One random thing that a queue does.
+    pub fn act(&mut self) {
+        let live: Vec<_> = self.states.keys().copied().collect();
+        let one = |chance: &mut Chance| {
+            let at = chance.below(live.len() as u64) as usize;
+            live.get(at).copied()
+        };
+        match (self.chance.below(12), one(&mut self.chance)) {
+            (0..4, _) | (_, None) => {
+                let bytes = self.chance.below(3000);
+                let body = self.body(bytes);
+                self.accept(body);
+            }
+            (4, _) => {
+                let bytes = self.chance.below(30_000);
+                let body = self.body(bytes);
+                self.accept(body);
+            }
+            (5, _) => {
+                let (transaction, body) = (self.transaction(), self.body(6000));
+                let _ = self.spool.stage(transaction, Bytes::from(body));
+                self.spool.unstage(transaction);
+            }
+            (6, Some(message)) => {
+                let attempts = self.states[&message].attempts + 1;
+                self.change(due(message, attempts));
+            }
+            (7, Some(message)) => {
+                let held = self.states[&message].held;
+                let release = Change::Release { message };
+                self.change(if held { release } else { Change::Hold { message } });
+            }
+            (8, Some(message)) if !self.states[&message].failed => {
+                if self.bounce(message) {
+                    self.change(Change::Retire { message });
+                }
+            }
+            (_, Some(message)) => self.change(Change::Retire { message }),
+        }
+    }
+
+    /// A whole workload: acts and I/O in turn, then everything answered. Ends early when the power
+    /// goes.
+    pub fn work(&mut self, acts: u64) {
+        for _ in 0..acts {
+            self.act();
+            for _ in 0..self.chance.below(6) {
+                self.step();
+            }
+            self.clock.advance(Duration::from_millis(self.chance.below(15)));
+            if self.disk.is_off() {
+                return;
+            }
+        }
+        self.settle();
+    }
+
+    /// Compares what was recovered with what was promised; `self` has just been opened.
+    pub fn judge(&mut self) {
+        assert_eq!(self.report.damage, [], "a cut is no damage");
+        assert!(self.spool.messages_above(0).eq(self.states.keys().copied()));
+        let ledger = self.ledger.clone();
+        for message in self.states.keys() {
+            assert!(ledger.sent.contains_key(message), "{message} was never sent");
+        }
+        for (message, sent) in &ledger.sent {
+            self.judge_message(*message, sent);
+        }
+    }
+
+    fn judge_message(&mut self, message: MessageId, sent: &Sent) {
+        let ends = |change: &Change| matches!(change, Change::Retire { .. });
+        let ended = sent.changes.iter().position(ends);
+        let Some(state) = self.states.get(&message).cloned() else {
+            let may_be_gone = !sent.durable || ended.is_some();
+            assert!(may_be_gone, "{message} was promised and is lost");
+            return;
+        };
+        assert!(!sent.refused, "{message} was refused and is there");
+        assert!(ended.is_none_or(|at| sent.recorded <= at), "{message} ended and is there");
+        let mut folded = State::default();
+        let mut fits = sent.recorded == 0 && folded == state;
+        for (at, change) in sent.changes.iter().enumerate() {
+            folded.fold(change);
+            fits |= at + 1 >= sent.recorded && folded == state;
+        }
+        assert!(fits, "{message}: {state:?} after {:?}, {} sure", sent.changes, sent.recorded);
+        if let Some(failed) = sent.bounce_of.and_then(|of| self.states.get(&of)) {
+            assert!(failed.failed, "a bounce without its failure");
+        }
+        if state.failed {
+            let bounce = |other: &&Sent| other.bounce_of == Some(message);
+            let bounce = self.ledger.sent.iter().find(|(_, other)| bounce(other));
+            let (id, bounce) = bounce.expect("a failed message has a bounce");
+            let there = self.states.contains_key(id) || !bounce.changes.is_empty();
+            assert!(there, "{message} failed and its bounce is lost");
+        }
+        let (found, body) = self.read(message).expect("a live message can be read");
+        assert_eq!(body, sent.body, "{message}");
+        assert_eq!(found.prefix, sent.prefix);
+        assert_eq!(found.envelope, sent.envelope);
+        assert_eq!(self.spool.lookup_transaction(sent.transaction), Some(message));
+    }
+
+    /// Reads a message whole.
+    pub fn read(
+        &mut self,
+        message: MessageId,
+    ) -> Result<(spool::StoredMessage, Vec<u8>), spool::ReadError> {
+        let plan = self.spool.plan(message).unwrap();
+        let read = read_with(&self.disk, &plan);
+        self.spool.unplan(plan);
+        read
+    }
+
+    /// After recovery the ledger knows: what is there is there, what is not will not come.
+    pub fn adopt(&mut self) {
+        let states = &self.states;
+        self.ledger.tickets.clear();
+        self.ledger.sent.retain(|message, _| states.contains_key(message));
+        for (message, sent) in &mut self.ledger.sent {
+            sent.durable = true;
+            // Folding the surviving state again and again gives the same: start from it.
+            let state = &states[message];
+            sent.changes.clear();
+            if state.attempts > 0 {
+                sent.changes.push(due(*message, state.attempts));
+            }
+            if state.held {
+                sent.changes.push(Change::Hold { message: *message });
+            }
+            if state.failed {
+                sent.changes.push(Change::Failed { message: *message, recipients: vec![0] });
+            }
+            sent.recorded = sent.changes.len();
+        }
+    }
+}
+
+pub fn read_with(
+    disk: &dyn world::Disk,
+    plan: &spool::Plan,
+) -> Result<(spool::StoredMessage, Vec<u8>), spool::ReadError> {
+    let stored = spool::read_message(disk, plan)?;
+    let mut body = stored.body.clone().unwrap_or_default().to_vec();
+    for chunk in &stored.chunks {
+        body.extend_from_slice(&spool::read_chunk(disk, chunk)?);
+    }
+    Ok((stored, body))
+}
