@@ -106,6 +106,12 @@ impl Spool {
             (Ok(()), None) => self.take_record(&mut job, bytes),
             (Ok(()), Some(_)) => self.take_chunk(&job, bytes),
         };
+        let staged = self.staged.get(&job.transaction);
+        if staged.is_some_and(|staged| staged.lost.is_some()) {
+            // No room for the copy: later.
+            self.unstage(job.transaction);
+            return self.unplan(job.plan);
+        }
         if !went {
             return self.give_up(job);
         }

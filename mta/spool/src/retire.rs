@@ -38,6 +38,7 @@ pub(crate) enum Job {
     Zero(u32),
     Grow(u32),
     Remove(u32),
+    Prepare(u8),
     Snapshot,
     Move,
 }
@@ -110,12 +111,17 @@ impl Spool {
         if self.supply.background.is_some() || !look {
             return None;
         }
-        let recycled = self.segments.recycle(self.snapshots.covered, self.settings.segment_bytes);
+        // Two snapshots should cover what goes; where nothing else helps, one will do.
+        let stuck = self.supply.full && self.log.is_stuck();
+        let snapshots = &self.snapshots;
+        let covered = if stuck { snapshots.newest_start } else { snapshots.covered };
+        let recycled = self.segments.recycle(covered, self.settings.segment_bytes);
         self.usage.recycled += recycled;
         if recycled > 0 && self.supply.full {
             self.room_again();
         }
         let (job, work) = (self.hurry())
+            .or_else(|| self.prepare_snapshot(now))
             .or_else(|| self.zero())
             .or_else(|| self.snapshot_step(now).map(|work| (Job::Snapshot, work)))
             .or_else(|| self.create(now))
@@ -164,7 +170,9 @@ impl Spool {
         let (slot, bytes) = (self.segments.free_slot(), self.settings.segment_bytes);
         self.segments.all.insert(slot, Segment::new(State::Creating, bytes));
         self.usage.syncs += 2;
-        let keep_free = self.settings.keep_free_bytes;
+        // Only outcomes are left to be written when it comes to this: they may take the last.
+        let stuck = self.supply.full && self.log.is_stuck();
+        let keep_free = if stuck { 0 } else { self.settings.keep_free_bytes };
         let file = File::Segment(slot);
         Some((Job::Create(slot), Work::Create { file, bytes: bytes.into(), keep_free }))
     }
@@ -219,6 +227,7 @@ impl Spool {
         let result = done.result.clone();
         match (job, result) {
             (Job::Snapshot, _) => self.snapshot_stepped(done, now),
+            (Job::Prepare(which), result) => self.snapshot_prepared(which, result, now),
             (Job::Move, _) => self.forward_stepped(done, now),
             (Job::Create(slot), Ok(())) => {
                 self.segments.set(slot, State::Zeroing(0));
@@ -317,7 +326,9 @@ impl Spool {
             for message in group.messages {
                 let transaction = message.transaction;
                 self.unstage(transaction);
-                self.outputs.push_back(crate::Output::Refused { transaction, refusal });
+                if !group.moved {
+                    self.outputs.push_back(crate::Output::Refused { transaction, refusal });
+                }
             }
         }
     }

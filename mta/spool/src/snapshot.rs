@@ -7,6 +7,7 @@ use crate::format::snapshot::{
 };
 use crate::format::{BLOCK, aligned};
 use crate::io::{File, IoDone, Work};
+use crate::retire::Job;
 use crate::segments::State;
 use crate::{Alarm, Output, SnapshotSlice, Spool};
 use mail::{Instant, MessageId, Now};
@@ -28,6 +29,8 @@ pub(crate) struct Snapshots {
     pub bytes: u64,
     /// Bytes of log when the last one was begun.
     pub log_bytes: u64,
+    /// The files that have their blocks, so that a full disk does not stand in the way.
+    pub prepared: [bool; 2],
     /// Room is short: make one as soon as it helps.
     pub hurry: bool,
     pub retry_at: Option<Instant>,
@@ -93,8 +96,8 @@ impl Spool {
         let file = File::Snapshot((making.header.generation % 2) as u8);
         let (step, work) = match std::mem::replace(&mut making.stage, Awaits::ExpectBlobs) {
             Awaits::Allocate => {
-                let bytes = aligned(self.snapshots.bytes as usize * 5 / 4, BLOCK).max(1 << 20);
-                (Step::Allocate, Work::Create { file, bytes: bytes as u64, keep_free: 0 })
+                let bytes = allocation(self.snapshots.bytes, self.settings.segment_bytes);
+                (Step::Allocate, Work::Create { file, bytes, keep_free: 0 })
             }
             Awaits::Announce => (Step::Announce, header_work(file, &making.header)),
             Awaits::Slice(buffer, table) => {
@@ -119,6 +122,33 @@ impl Spool {
         making.stage = Awaits::Busy(step);
         self.usage.syncs += u64::from(!matches!(step, Step::Slice | Step::Table));
         Some(work)
+    }
+
+    /// Makes the files once in a life, before they are needed.
+    pub(crate) fn prepare_snapshot(&mut self, now: Now) -> Option<(Job, Work)> {
+        if self.snapshots.retry_at.is_some_and(|at| now.monotonic < at) {
+            return None;
+        }
+        let which = self.snapshots.prepared.iter().position(|prepared| !prepared)? as u8;
+        let bytes = allocation(self.snapshots.bytes, self.settings.segment_bytes);
+        self.usage.syncs += 2;
+        let file = File::Snapshot(which);
+        Some((Job::Prepare(which), Work::Create { file, bytes, keep_free: 0 }))
+    }
+
+    pub(crate) fn snapshot_prepared(
+        &mut self,
+        which: u8,
+        result: Result<(), world::DiskError>,
+        now: Now,
+    ) {
+        match result {
+            Ok(()) => self.snapshots.prepared[usize::from(which)] = true,
+            Err(error) => {
+                self.snapshots.retry_at = Some(now.monotonic + Duration::from_secs(RETRY_SECONDS));
+                self.alarm(Alarm::Background(error));
+            }
+        }
     }
 
     /// The groups that the slices may know of have got into batches.
@@ -146,6 +176,9 @@ impl Spool {
     /// Due when enough log was written since the last one, or room is short and it would help.
     fn begin_snapshot(&mut self, now: Now) -> Option<()> {
         if self.snapshots.retry_at.is_some_and(|at| now.monotonic < at) {
+            return None;
+        }
+        if !self.snapshots.prepared.iter().all(|prepared| *prepared) {
             return None;
         }
         self.snapshots.retry_at = None;
@@ -307,6 +340,12 @@ impl Spool {
         snapshots.bytes = making.header.bytes;
         self.usage.snapshots += 1;
     }
+}
+
+/// Blocks for the next snapshot: somewhat more than the last one took.
+fn allocation(last_bytes: u64, segment_bytes: u32) -> u64 {
+    let least = u64::from(segment_bytes / 8);
+    aligned((last_bytes * 5 / 4).max(least) as usize, BLOCK) as u64
 }
 
 fn header_work(file: File, header: &SnapshotHeader) -> Work {

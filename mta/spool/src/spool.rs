@@ -175,7 +175,10 @@ impl Spool {
     /// When to poll although nothing happened.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let broken = self.broken.as_ref().map(|broken| broken.retry_at);
-        let can_start = self.log.flights.len() < self.settings.commits_in_flight;
+        // With anything else in the way it is an I/O's end that is waited for.
+        let can_start = self.log.flights.len() < self.settings.commits_in_flight
+            && self.log.closed.is_empty()
+            && self.log.failed.is_empty();
         let deadline = self.log.open.deadline.filter(|_| can_start);
         // While broken nothing is due before the next attempt.
         let commit = if broken.is_some() { broken } else { deadline };

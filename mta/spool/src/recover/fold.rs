@@ -12,7 +12,7 @@ use crate::format::Cursor;
 use crate::format::batch::{RecordKind, decode_void};
 use crate::format::message::{MessageRecord, Place};
 use crate::format::snapshot::{Entry, Extra, SliceHeader, decode_entry};
-use crate::segments::State;
+use crate::segments::{Segment, State};
 use crate::spool::extras;
 use mail::{Change, MessageId};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -285,6 +285,7 @@ impl Fold<'_> {
     /// Counts what is alive in each segment and names what cannot be read any more.
     fn finish(&mut self, survey: &Survey, scanned: &Scanned) {
         let loaded = &mut self.loaded;
+        keep_slots(loaded);
         for (message, place) in loaded.index.above(0) {
             loaded.segments.add(place.slot, place.own_bytes());
             for extra in loaded.extras.get(&message).into_iter().flatten() {
@@ -313,6 +314,20 @@ impl Fold<'_> {
         loaded.report.messages = loaded.index.len() as u64;
         let used = |found: &&super::survey::Found| found.header.is_some();
         loaded.report.segments = survey.segments.values().filter(used).count() as u64;
+    }
+}
+
+/// A slot that a live message names must not be used for anything else, even if its file is gone
+/// or looks free.
+fn keep_slots(loaded: &mut Loaded) {
+    let extras = loaded.extras.values().flatten().map(|extra| extra.slot);
+    let slots = loaded.index.above(0).map(|(_, place)| place.slot).chain(extras);
+    for slot in slots {
+        let fresh = || Segment::new(State::Kept, 0);
+        let segment = loaded.segments.all.entry(slot).or_insert_with(fresh);
+        if matches!(segment.state, State::Ready | State::Zeroing(_)) {
+            segment.state = State::Kept;
+        }
     }
 }
 

@@ -282,7 +282,7 @@ impl Machine {
                 self.clock.advance(wait);
             }
         }
-        panic!("does not settle");
+        panic!("does not settle: {:?} {:?}", self.spool.usage(), self.alarms);
     }
 
     pub fn transaction(&mut self) -> TransactionId {

@@ -63,6 +63,8 @@ struct File {
     /// What is on the medium for certain.
     durable: Vec<u8>,
     pending: Vec<Write>,
+    /// Bytes that have blocks.
+    reserved: usize,
 }
 
 #[derive(Clone)]
@@ -176,7 +178,8 @@ impl Disk {
     /// Puts a whole durable file there, as a restored backup would.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut machine = self.machine();
-        let file = File { shown: bytes.to_vec(), durable: bytes.to_vec(), pending: Vec::new() };
+        let (shown, durable) = (bytes.to_vec(), bytes.to_vec());
+        let file = File { shown, durable, ..File::default() };
         machine.files.push(file);
         let at = machine.files.len() - 1;
         machine.names.insert(name.into(), at);
@@ -243,7 +246,7 @@ impl Machine {
     }
 
     fn used(&self) -> u64 {
-        self.names.values().map(|at| self.files[*at].shown.len() as u64).sum()
+        self.names.values().map(|at| self.files[*at].room()).sum()
     }
 
     fn fail_sync(&mut self, name: &str) {
@@ -283,6 +286,13 @@ impl Machine {
     fn write(&mut self, at: usize, write: Write) {
         write.apply(&mut self.files[at].shown);
         self.files[at].pending.push(write);
+    }
+}
+
+impl File {
+    /// What it takes on the disk.
+    fn room(&self) -> u64 {
+        self.shown.len().max(self.reserved) as u64
     }
 }
 
@@ -391,10 +401,12 @@ impl crate::Disk for Disk {
         let mut machine = self.machine();
         let cut = machine.enter(Call::Allocate, name)?;
         let at = machine.at(Call::Allocate, name)?;
-        let more = bytes.saturating_sub(machine.files[at].shown.len() as u64);
+        let more = bytes.saturating_sub(machine.files[at].room());
         if machine.used().saturating_add(more) > machine.room {
             return Err(DiskError::new("allocate", name, Errno::FULL));
         }
+        let reserved = machine.files[at].reserved.max(bytes as usize);
+        machine.files[at].reserved = reserved;
         if extend {
             machine.write(at, Write::Extend(bytes as usize));
         }
@@ -419,7 +431,7 @@ impl crate::Disk for Disk {
         let cut = machine.enter(Call::Write, name)?;
         let at = machine.at(Call::Write, name)?;
         let end = offset + from.len() as u64;
-        let more = end.saturating_sub(machine.files[at].shown.len() as u64);
+        let more = end.saturating_sub(machine.files[at].room());
         if machine.used().saturating_add(more) > machine.room {
             let part = from.len() / 2;
             if more < part as u64 {
