@@ -26,9 +26,8 @@ fn impatient() -> &'static Place {
     static PLACE: OnceLock<Place> = OnceLock::new();
     PLACE.get_or_init(|| {
         let seconds = WAIT.as_secs();
-        let limits = format!(
-            "[limits]\ncommand_timeout = \"{seconds}s\"\ndata_timeout = \"{seconds}s\"\n"
-        );
+        let limits =
+            format!("[limits]\ncommand_timeout = \"{seconds}s\"\ndata_timeout = \"{seconds}s\"\n");
         start(limits)
     })
 }

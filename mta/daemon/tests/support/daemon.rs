@@ -45,30 +45,32 @@ static LEFT: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
 extern "C" fn clean_up() {
     let Ok(left) = LEFT.lock() else { return };
     for (pid, directory) in left.iter() {
-        // SAFETY: kill has no memory effects; the pid is that of a child we have not waited for.
-        unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
-        end_roles(directory);
-        let _ = std::fs::remove_dir_all(directory);
+        end(*pid, directory);
     }
 }
 
-/// Children of a killed master end by themselves within a second; the directory goes after them.
-fn end_roles(directory: &Path) {
-    let deadline = Instant::now() + Duration::from_secs(3);
-    while Instant::now() < deadline && !processes_of(directory).is_empty() {
+/// The master has ended and was waited for: its number may be another's soon.
+fn forget_pid(directory: &Path) {
+    let mut left = LEFT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for (pid, known) in left.iter_mut() {
+        if known == directory {
+            *pid = 0;
+        }
+    }
+}
+
+/// Kills a master; its children end by themselves within a second, and the directory goes last.
+fn end(pid: u32, directory: &Path) {
+    let children = if pid == 0 { Vec::new() } else { descendants(pid) };
+    if pid != 0 {
+        signal_to(pid, libc::SIGKILL);
+    }
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+    while Instant::now() < deadline && children.iter().any(lives) {
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-fn processes_of(directory: &Path) -> Vec<u32> {
-    let text = directory.to_string_lossy().into_owned();
-    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = all.filter_map(|entry| entry.file_name().to_string_lossy().parse::<u32>().ok());
-    let environ_has = |pid: &u32| {
-        std::fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(&text))
-    };
-    pids.filter(|pid| *pid != std::process::id()).filter(environ_has).collect()
+    let _ = std::fs::remove_dir_all(directory);
 }
 
 impl Daemon {
@@ -228,6 +230,7 @@ impl Daemon {
         let children = descendants(self.pid());
         self.signal(libc::SIGKILL);
         self.child.lock().unwrap().wait().unwrap();
+        forget_pid(&self.directory);
         until("the children of a dead master to end", || {
             children.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()).then_some(())
         });
@@ -238,6 +241,7 @@ impl Daemon {
         let start = Instant::now();
         self.signal(libc::SIGTERM);
         let status = self.child.lock().unwrap().wait().unwrap();
+        forget_pid(&self.directory);
         (start.elapsed(), status.success())
     }
 
@@ -254,10 +258,9 @@ impl Drop for Daemon {
         if std::thread::panicking() {
             eprintln!("the log of {}:\n{}", self.directory.display(), tail(&self.log(), 40));
         }
-        let _ = child.kill();
+        let has_ended = matches!(child.try_wait(), Ok(Some(_)));
+        end(if has_ended { 0 } else { child.id() }, &self.directory);
         let _ = child.wait();
-        end_roles(&self.directory);
-        let _ = std::fs::remove_dir_all(&self.directory);
         if let Ok(mut left) = LEFT.lock() {
             left.retain(|(_, directory)| *directory != self.directory);
         }
@@ -296,7 +299,6 @@ fn spawn(setup: &Setup, directory: &Path) -> Child {
     command
         .args(["run", "--log", "json", "--config"])
         .arg(directory.join("posthaste.toml"))
-        .env("POSTHASTE_TEST_DIRECTORY", directory)
         .envs(setup.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
