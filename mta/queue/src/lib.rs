@@ -1,3 +1,347 @@
-//! the queue process without its I/O: spool, scheduler and link wired together.
+//! The queue process without its I/O: spool, scheduler and the conversations wired together.
+//!
+//! `daemon` drives it with sockets and threads, `sim` with a simulated disk and clock: what is
+//! simulated is what runs. Must never touch a clock, a socket or a file.
+//!
+//! | verb | here |
+//! |---|---|
+//! | stage, commit | [`intake`]: from a receiving process into the spool, `Durable` back |
+//! | schedule | [`Queue::advance`]: the scheduler's attempts to a sending process |
+//! | record, bounce | [`record`]: outcomes and the notices they call for, in one group |
+//! | retire | the scheduler's last change of a message |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod admin;
+mod dispatch;
+mod intake;
+mod reads;
+mod record;
+mod restore;
+mod shelf;
+
+pub use dispatch::SenderKey;
+pub use reads::{Read, ReadDone, ReadFor, perform};
+pub use restore::Restore;
+
+use bytes::{Bytes, BytesMut};
+use dispatch::Senders;
+use intake::Receivers;
+use link::LinkError;
+use mail::{Address, Instant, MessageId, Now};
+use record::Records;
+use scheduler::Scheduler;
+use shelf::Shelf;
+use spool::Spool;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What the queue is told at its start and at a reload.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Our name.
+    pub hostname: String,
+    /// From of the notices.
+    pub postmaster: Address,
+    /// Where mail goes.
+    pub routes: policy::Routes,
+    /// For the scheduler.
+    pub scheduler: scheduler::Settings,
+    /// A bounce returns a message whole up to this many bytes, beyond it the headers.
+    pub bounce_bytes_max: u64,
+    /// Memory for messages at hand.
+    pub shelf_bytes_max: usize,
+    /// What all receiving processes together may have staged and unanswered.
+    pub credit_bytes: u64,
+    /// Receiving processes that share the credit.
+    pub receivers: u16,
+}
+
+/// What the driver is to do or to log.
+#[derive(Debug)]
+pub enum Output {
+    /// To be done by [`spool::execute`]; the end goes to [`Queue::io_done`].
+    Io(spool::Io),
+    /// To be done by [`perform`]; the end goes to [`Queue::read_done`].
+    Read(Read),
+    /// For the log.
+    Log(Logged),
+    /// The answer to a question of the command line that needed a read.
+    Answer(u64, link::admin::Answer),
+}
+
+/// What happened, for the log.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Logged {
+    /// A notice was queued about a message.
+    Bounce {
+        /// The message it is about.
+        about: MessageId,
+        /// The notice.
+        notice: MessageId,
+        /// What it says.
+        kind: scheduler::NoticeKind,
+        /// To whom.
+        to: String,
+        /// How many recipients it is about.
+        recipients: usize,
+    },
+    /// A failure that nobody is told.
+    Silent {
+        /// The message.
+        message: MessageId,
+        /// What nobody is told, and why.
+        silent: scheduler::Silent,
+    },
+    /// A message has left the queue.
+    Retire {
+        /// Which.
+        message: MessageId,
+    },
+    /// The spool's alarm.
+    Alarm(spool::Alarm),
+    /// A body could not be read: the message is held.
+    Damaged {
+        /// Which.
+        message: MessageId,
+        /// What the spool found.
+        text: String,
+    },
+}
+
+/// The queue.
+pub struct Queue {
+    build: u64,
+    settings: Settings,
+    spool: Spool,
+    scheduler: Scheduler,
+    receivers: Receivers,
+    senders: Senders,
+    records: Records,
+    shelf: Shelf,
+    output: VecDeque<Output>,
+    started: Instant,
+    /// Own transactions (notices): random name of this life, and a count.
+    own_origin: u64,
+    own_number: u64,
+    counters: Counters,
+}
+
+/// Figures for `status`; since the start of this process.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Messages taken from clients.
+    pub accepted: u64,
+    /// Messages refused for want of room or a good disk.
+    pub refused: u64,
+    /// Recipients delivered.
+    pub delivered: u64,
+    /// Attempts that ended in deferral, by recipient.
+    pub deferred: u64,
+    /// Recipients failed.
+    pub failed: u64,
+    /// Notices queued.
+    pub notices: u64,
+    /// Attempts handed out.
+    pub attempts: u64,
+}
+
+/// Attempts wait for the sending processes to say what they have under way from a former life
+/// of ours, but no longer than this.
+const SENDERS_WAIT: Duration = Duration::from_secs(2);
+
+impl Queue {
+    /// `own_origin` is drawn at random; `senders` is how many sending processes there will be.
+    pub fn new(
+        build: u64,
+        own_origin: u64,
+        settings: Settings,
+        spool: Spool,
+        scheduler: Scheduler,
+        senders: usize,
+        now: Now,
+    ) -> Queue {
+        let credit_bytes = settings.credit_bytes / u64::from(settings.receivers.max(1));
+        Queue {
+            build,
+            spool,
+            scheduler,
+            receivers: Receivers::new(credit_bytes),
+            senders: Senders::new(senders, now.monotonic + SENDERS_WAIT),
+            records: Records::default(),
+            shelf: Shelf::new(settings.shelf_bytes_max),
+            settings,
+            output: VecDeque::new(),
+            started: now.monotonic,
+            own_origin,
+            own_number: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// New settings for new work.
+    pub fn reload(&mut self, settings: Settings, now: Now) {
+        self.scheduler.reload(settings.scheduler.clone(), now);
+        self.settings = settings;
+    }
+
+    /// An I/O has ended.
+    pub fn io_done(&mut self, done: spool::IoDone, now: Now) {
+        self.spool.handle(done, now);
+    }
+
+    /// A stream to a receiving process is there.
+    pub fn receiver_connected(&mut self, instance: u16) {
+        self.receiver_gone(instance);
+        self.receivers.connect(instance, self.build);
+    }
+
+    /// A receiving process is gone: what it had half staged goes.
+    pub fn receiver_gone(&mut self, instance: u16) {
+        for transaction in self.receivers.disconnect(instance) {
+            self.spool.unstage(transaction);
+        }
+    }
+
+    /// Bytes from a receiving process.
+    pub fn receiver_input(
+        &mut self,
+        instance: u16,
+        input: &mut BytesMut,
+        now: Now,
+    ) -> Result<(), LinkError> {
+        self.receivers.input(instance, input)?;
+        self.take_in(instance, now);
+        Ok(())
+    }
+
+    /// Frames for a receiving process.
+    pub fn receiver_output(&mut self, instance: u16) -> Option<&mut VecDeque<Bytes>> {
+        self.receivers.output(instance)
+    }
+
+    /// A stream to a sending process is there.
+    pub fn sender_connected(&mut self, key: SenderKey, now: Now) {
+        self.sender_gone(key, now);
+        self.senders.connect(key, self.build);
+    }
+
+    /// A sending process is gone, and its attempts with it.
+    pub fn sender_gone(&mut self, key: SenderKey, now: Now) {
+        for attempt in self.senders.disconnect(key) {
+            self.scheduler.attempt_lost(attempt, now);
+        }
+    }
+
+    /// Bytes from a sending process.
+    pub fn sender_input(
+        &mut self,
+        key: SenderKey,
+        input: &mut BytesMut,
+        now: Now,
+    ) -> Result<(), LinkError> {
+        self.senders.input(key, input)?;
+        self.hear_sender(key, now);
+        Ok(())
+    }
+
+    /// Frames for a sending process.
+    pub fn sender_output(&mut self, key: SenderKey) -> Option<&mut VecDeque<Bytes>> {
+        self.senders.output(key)
+    }
+
+    /// Runs the machines until nothing moves any more.
+    pub fn advance(&mut self, now: Now) {
+        loop {
+            let moved = self.advance_spool(now) | self.advance_scheduler(now);
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn advance_spool(&mut self, now: Now) -> bool {
+        let mut moved = false;
+        while let Some(output) = self.spool.poll(now) {
+            moved = true;
+            match output {
+                spool::Output::Io(io) => self.output.push_back(Output::Io(io)),
+                spool::Output::Durable(durable) => self.durable(durable, now),
+                spool::Output::Recorded(ticket) => self.recorded(ticket),
+                spool::Output::Refused { transaction, refusal } => {
+                    self.refused(transaction, refusal);
+                }
+                spool::Output::Alarm(alarm) => self.log(Logged::Alarm(alarm)),
+                spool::Output::SnapshotWanted(slice) => {
+                    let state = |message: &MessageId| {
+                        self.scheduler.export(*message, now).map(|blob| (*message, blob))
+                    };
+                    let blobs = slice.messages.iter().filter_map(state).collect();
+                    self.spool.snapshot_slice(slice, blobs);
+                }
+            }
+        }
+        moved
+    }
+
+    fn advance_scheduler(&mut self, now: Now) -> bool {
+        if !self.may_schedule(now) {
+            return false;
+        }
+        let mut moved = false;
+        while let Some(output) = self.scheduler.poll(now) {
+            moved = true;
+            match output {
+                scheduler::Output::Attempt(attempt) => self.attempt(attempt, now),
+                scheduler::Output::Record(record) => self.record(record, now),
+            }
+        }
+        // Every record that a result called for has been given to the spool by now.
+        for acknowledgement in self.records.all_given() {
+            self.records_settled(acknowledgement);
+        }
+        moved
+    }
+
+    /// What the driver is to do next.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.output.pop_front()
+    }
+
+    /// When `advance` wants to be called although nothing else happened.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        [self.spool.next_wakeup(), self.scheduler.next_wakeup(), self.senders.next_wakeup()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Whether something is on its way that a stopping process should wait for; begins nothing.
+    pub fn is_settled(&self) -> bool {
+        self.spool.is_settled()
+    }
+
+    /// Figures since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Figures of the spool.
+    pub fn usage(&self) -> spool::Usage {
+        self.spool.usage()
+    }
+
+    /// The queue in a few numbers.
+    pub fn summary(&self, now: Now) -> scheduler::Summary {
+        self.scheduler.summary(now)
+    }
+
+    /// How long this process has been at work.
+    pub fn uptime(&self, now: Now) -> Duration {
+        now.monotonic.since(self.started)
+    }
+
+    fn log(&mut self, logged: Logged) {
+        self.output.push_back(Output::Log(logged));
+    }
+}

@@ -1,0 +1,220 @@
+//! Reading messages back: for attempts that are not made from memory, for notices, and for
+//! bodies that a sending process fetches piece by piece.
+//!
+//! Must never give a byte away whose checksum was not right.
+
+use crate::dispatch::SenderKey;
+use crate::record::Acknowledgements;
+use crate::shelf::Opened;
+use crate::{Logged, Queue};
+use bytes::{Bytes, BytesMut};
+use link::send::INLINE_BYTES_MAX;
+use mail::{Enhanced, Envelope, MessageId, NextHop, Now, Outcome, Reply, Report, Stage};
+use scheduler::{Attempt, Record};
+use spool::{Plan, ReadError, StoredMessage, read_chunk, read_message};
+use std::rc::Rc;
+use world::Disk;
+
+/// Bytes of a message that a notice can need: its headers, or all of a small one.
+const NOTICE_BYTES_MAX: u64 = 1 << 20;
+
+/// What a message is read for.
+#[derive(Debug)]
+pub enum ReadFor {
+    /// An attempt whose message is not at hand.
+    Attempt {
+        /// The process that makes it.
+        key: SenderKey,
+        /// The scheduler's order.
+        attempt: Attempt,
+        /// Where to.
+        hop: NextHop,
+    },
+    /// A notice about the message.
+    Notice {
+        /// What is to be recorded with it.
+        record: Record,
+        /// Who waits for the recording.
+        acknowledgements: Acknowledgements,
+    },
+    /// A piece of a large body.
+    Fetch {
+        /// The process that asks.
+        key: SenderKey,
+        /// Its name of the attempt.
+        attempt: u64,
+        /// Of our headers and the body together.
+        offset: u64,
+        /// At most so many.
+        bytes: u32,
+    },
+    /// Envelope and headers for an operator.
+    Show {
+        /// Names the question.
+        question: u64,
+    },
+}
+
+/// Something to be read.
+#[derive(Debug)]
+pub struct Read {
+    plan: Plan,
+    what: ReadFor,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct ReadDone {
+    plan: Plan,
+    what: ReadFor,
+    result: Result<Got, ReadError>,
+}
+
+/// A message or a part of it.
+#[derive(Debug)]
+struct Got {
+    envelope: Envelope,
+    bytes: u64,
+    prefix_bytes: u32,
+    /// All of a small message, the head of a large one for a notice, or the fetched piece.
+    content: Bytes,
+}
+
+/// Does it; on any thread.
+pub fn perform(disk: &dyn Disk, read: Read) -> ReadDone {
+    let Read { plan, what } = read;
+    let result = read_message(disk, &plan).and_then(|stored| {
+        let total = stored.prefix.len() as u64 + stored.body_bytes;
+        let (offset, length) = match &what {
+            ReadFor::Attempt { .. } if total > INLINE_BYTES_MAX => (0, 0),
+            ReadFor::Attempt { .. } => (0, total),
+            ReadFor::Notice { .. } | ReadFor::Show { .. } => (0, total.min(NOTICE_BYTES_MAX)),
+            ReadFor::Fetch { offset, bytes, .. } => {
+                (*offset, u64::from(*bytes).min(total.saturating_sub(*offset)))
+            }
+        };
+        let content = piece(disk, &stored, offset, length)?;
+        let prefix_bytes = stored.prefix.len() as u32;
+        Ok(Got { envelope: stored.envelope, bytes: total, prefix_bytes, content })
+    });
+    ReadDone { plan, what, result }
+}
+
+/// `length` bytes from `offset` of our headers and the body together.
+fn piece(
+    disk: &dyn Disk,
+    stored: &StoredMessage,
+    offset: u64,
+    length: u64,
+) -> Result<Bytes, ReadError> {
+    let mut out = BytesMut::with_capacity(length as usize);
+    let end = offset + length;
+    let mut at = 0;
+    let mut take = |at: u64, bytes: &[u8]| {
+        let from = offset.saturating_sub(at).min(bytes.len() as u64);
+        let to = end.saturating_sub(at).min(bytes.len() as u64);
+        if from < to {
+            out.extend_from_slice(&bytes[from as usize..to as usize]);
+        }
+    };
+    take(at, &stored.prefix);
+    at += stored.prefix.len() as u64;
+    if let Some(body) = &stored.body {
+        take(at, body);
+        return Ok(out.freeze());
+    }
+    for chunk in &stored.chunks {
+        let length = u64::from(chunk.bytes());
+        if at < end && at + length > offset {
+            take(at, &read_chunk(disk, chunk)?);
+        }
+        at += length;
+    }
+    Ok(out.freeze())
+}
+
+impl Queue {
+    /// Has a message read; what it was for goes on in `read_done`.
+    pub(crate) fn read(&mut self, message: MessageId, what: ReadFor, now: Now) {
+        match self.spool.plan(message) {
+            Some(plan) => self.output.push_back(crate::Output::Read(Read { plan, what })),
+            None => self.not_read(message, what, "the message is not in the spool", now),
+        }
+    }
+
+    /// A read has ended.
+    pub fn read_done(&mut self, done: ReadDone, now: Now) {
+        let ReadDone { plan, what, result } = done;
+        let message = plan.message;
+        self.spool.unplan(plan);
+        match result {
+            Ok(got) => self.have_read(message, what, got, now),
+            Err(error) => {
+                let text = error.to_string();
+                if matches!(error, ReadError::Damaged(_)) {
+                    self.scheduler.hold(message, now);
+                    self.log(Logged::Damaged { message, text: text.clone() });
+                }
+                self.not_read(message, what, &text, now);
+            }
+        }
+    }
+
+    fn have_read(&mut self, message: MessageId, what: ReadFor, got: Got, now: Now) {
+        let Got { envelope, bytes, prefix_bytes, content } = got;
+        let whole = (content.len() as u64 == bytes).then(|| content.clone());
+        let opened = Opened {
+            envelope: Rc::new(envelope),
+            bytes,
+            prefix_bytes,
+            content: whole.filter(|_| bytes <= INLINE_BYTES_MAX),
+        };
+        match what {
+            ReadFor::Attempt { key, attempt, hop } => {
+                self.shelf.put(message, opened.clone());
+                self.send_attempt(key, attempt, hop, &opened, now);
+            }
+            ReadFor::Notice { record, acknowledgements } => {
+                self.record_with_notices(record, acknowledgements, &opened, &content, now);
+            }
+            ReadFor::Fetch { key, attempt, offset, .. } => {
+                if let Some(end) = self.senders.end(key) {
+                    end.chunk(attempt, offset, &content);
+                }
+            }
+            ReadFor::Show { question } => self.shown(question, message, &opened, &content),
+        }
+    }
+
+    fn not_read(&mut self, message: MessageId, what: ReadFor, text: &str, now: Now) {
+        match what {
+            ReadFor::Attempt { key, attempt, .. } => self.not_attempted(key, &attempt, text, now),
+            // The outcome counts more than the notice, which cannot be made.
+            ReadFor::Notice { record, acknowledgements } => {
+                let text = format!("no notice could be made: {text}");
+                self.log(Logged::Damaged { message, text });
+                self.submit(Vec::new(), record.changes, acknowledgements, now);
+            }
+            ReadFor::Fetch { key, attempt, .. } => {
+                if let Some(end) = self.senders.end(key) {
+                    end.chunk_bad(attempt);
+                }
+            }
+            ReadFor::Show { question } => self.not_shown(question, message, text),
+        }
+    }
+
+    /// An attempt that could not begin because its message could not be read.
+    fn not_attempted(&mut self, key: SenderKey, attempt: &Attempt, text: &str, now: Now) {
+        self.senders.forget(key, attempt.attempt);
+        let report = Report {
+            stage: Stage::Here,
+            reply: Reply::new(451, Enhanced(4, 3, 0), format!("message cannot be read: {text}")),
+            peer: "".into(),
+            from_peer: false,
+        };
+        let deferred = |index: &u32| (*index, Outcome::Deferred(report.clone()));
+        let outcomes: Vec<_> = attempt.recipients.iter().map(deferred).collect();
+        self.scheduler.outcome(attempt.attempt, &outcomes, now);
+    }
+}

@@ -1,0 +1,242 @@
+//! Outcomes and the notices they call for, each pair in one group: a failed recipient's outcome
+//! and its bounce are durable together or not at all.
+//!
+//! Must never tell a sending process that a result is recorded before it is.
+
+use crate::dispatch::SenderKey;
+use crate::intake::Pending;
+use crate::reads::ReadFor;
+use crate::shelf::Opened;
+use crate::{Logged, Queue};
+use bytes::Bytes;
+use link::send::INLINE_BYTES_MAX;
+use mail::bounce::{Bounce, Kind, NOTICE_RECIPIENTS_MAX};
+use mail::{Change, MessageId, Now, TransactionId};
+use scheduler::{Notice, NoticeKind, Record};
+use spool::Ticket;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Names a result whose recording a sending process waits for.
+pub(crate) type Acknowledgement = u64;
+/// All that wait for one record.
+pub(crate) type Acknowledgements = Vec<Acknowledgement>;
+
+/// What is on its way into the spool.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    next: Acknowledgement,
+    waiting: HashMap<Acknowledgement, Waiting>,
+    /// Results of which the scheduler has not yet given all records.
+    fresh: HashMap<MessageId, Vec<Acknowledgement>>,
+    tickets: HashMap<Ticket, Acknowledgements>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    key: SenderKey,
+    attempt: u64,
+    /// Records that are not durable yet, and one more until all have been counted.
+    open: u32,
+}
+
+impl Records {
+    /// A result whose records the scheduler is about to give.
+    pub fn expect(&mut self, key: SenderKey, attempt: u64, message: MessageId) {
+        self.next += 1;
+        self.waiting.insert(self.next, Waiting { key, attempt, open: 1 });
+        self.fresh.entry(message).or_default().push(self.next);
+    }
+
+    /// The scheduler has given all that it has.
+    pub fn all_given(&mut self) -> Vec<Acknowledgement> {
+        if self.fresh.is_empty() {
+            return Vec::new();
+        }
+        self.fresh.drain().flat_map(|(_, acknowledgements)| acknowledgements).collect()
+    }
+
+    /// Counts a record of this message in; gives back which results wait for it.
+    fn add(&mut self, message: MessageId) -> Acknowledgements {
+        let Some(fresh) = self.fresh.get(&message) else { return Vec::new() };
+        for acknowledgement in fresh {
+            if let Some(waiting) = self.waiting.get_mut(acknowledgement) {
+                waiting.open += 1;
+            }
+        }
+        fresh.clone()
+    }
+
+    /// One of them is done; gives back whom to answer if it was the last.
+    fn done(&mut self, acknowledgement: Acknowledgement) -> Option<(SenderKey, u64)> {
+        let waiting = self.waiting.get_mut(&acknowledgement)?;
+        waiting.open -= 1;
+        if waiting.open > 0 {
+            return None;
+        }
+        let waiting = self.waiting.remove(&acknowledgement)?;
+        Some((waiting.key, waiting.attempt))
+    }
+}
+
+impl Queue {
+    /// Gives a record to the spool; one with notices first needs the message it is about.
+    pub(crate) fn record(&mut self, record: Record, now: Now) {
+        let acknowledgements = self.records.add(record.message);
+        for silent in &record.silent {
+            self.log(Logged::Silent { message: record.message, silent: silent.clone() });
+        }
+        if record.notices.is_empty() {
+            self.submit(Vec::new(), record.changes, acknowledgements, now);
+            return;
+        }
+        let message = record.message;
+        let whole = self.shelf.get(message).filter(|opened| opened.content.is_some()).cloned();
+        match whole {
+            Some(opened) => {
+                let original = opened.content.clone().unwrap_or_default();
+                self.record_with_notices(record, acknowledgements, &opened, &original, now);
+            }
+            None => self.read(message, ReadFor::Notice { record, acknowledgements }, now),
+        }
+    }
+
+    /// Builds the notices and gives all to the spool as one group.
+    pub(crate) fn record_with_notices(
+        &mut self,
+        record: Record,
+        acknowledgements: Acknowledgements,
+        opened: &Opened,
+        original: &[u8],
+        now: Now,
+    ) {
+        let mut bounces = Vec::new();
+        for notice in &record.notices {
+            for recipients in notice.recipients.chunks(NOTICE_RECIPIENTS_MAX) {
+                let bounce = self.notice(&record, notice, recipients, opened, original, now);
+                bounces.extend(bounce.map(|bounce| (bounce, notice.kind, recipients.len())));
+            }
+        }
+        let about = record.message;
+        let ids = self.submit(
+            bounces.iter().map(|(bounce, ..)| bounce.clone()).collect(),
+            record.changes,
+            acknowledgements,
+            now,
+        );
+        for ((bounce, kind, recipients), notice) in bounces.into_iter().zip(ids) {
+            self.counters.notices += 1;
+            let to = bounce.envelope.recipients.first();
+            let to = to.map(|recipient| recipient.address.to_string()).unwrap_or_default();
+            self.log(Logged::Bounce { about, notice, kind, to, recipients });
+        }
+    }
+
+    fn notice(
+        &self,
+        record: &Record,
+        notice: &Notice,
+        recipients: &[(u32, mail::Report)],
+        opened: &Opened,
+        original: &[u8],
+        now: Now,
+    ) -> Option<Bounce> {
+        let kind = match notice.kind {
+            NoticeKind::Failed | NoticeKind::Expired => Kind::Failed,
+            NoticeKind::Delayed => Kind::Delayed,
+            NoticeKind::Relayed => Kind::Relayed,
+            NoticeKind::Delivered => Kind::Delivered,
+        };
+        let envelope = &opened.envelope;
+        let part = mail::bounce::part(kind, envelope, opened.bytes, self.settings.bounce_bytes_max);
+        let expire = self.settings.scheduler.retry.expire;
+        mail::bounce::bounce(&mail::bounce::Notice {
+            kind,
+            hostname: &self.settings.hostname,
+            postmaster: &self.settings.postmaster,
+            id: record.message,
+            envelope,
+            recipients,
+            part,
+            original,
+            now: now.wall,
+            retry_until: (kind == Kind::Delayed).then(|| envelope.arrived + expire),
+        })
+    }
+
+    /// One group: messages of our own and changes.
+    pub(crate) fn submit(
+        &mut self,
+        bounces: Vec<Bounce>,
+        changes: Vec<Change>,
+        acknowledgements: Acknowledgements,
+        now: Now,
+    ) -> Vec<MessageId> {
+        for change in &changes {
+            if let Change::Retire { message } = change {
+                self.shelf.remove(*message);
+                self.log(Logged::Retire { message: *message });
+            }
+        }
+        let mut pending = Vec::new();
+        let mut messages = Vec::new();
+        for bounce in bounces {
+            let (transaction, opened, new) = self.own(bounce);
+            pending.push((transaction, opened));
+            messages.push(new);
+        }
+        match self.spool.submit(spool::Group { messages, changes }, now) {
+            Ok((ticket, ids)) => {
+                for ((transaction, opened), message) in pending.into_iter().zip(&ids) {
+                    let message = *message;
+                    self.receivers.expect(transaction, Pending { instance: None, message, opened });
+                }
+                if !acknowledgements.is_empty() {
+                    self.records.tickets.insert(ticket, acknowledgements);
+                }
+                ids
+            }
+            // Groups of changes are taken even on a full disk; a refusal here means that the
+            // spool is gone, and the attempt is repeated after a restart.
+            Err(refusal) => {
+                self.log(Logged::Damaged {
+                    message: MessageId(0),
+                    text: format!("an outcome could not be recorded: {refusal}"),
+                });
+                Vec::new()
+            }
+        }
+    }
+
+    /// A notice needs no `Received` line: nobody handed it to us.
+    fn own(&mut self, bounce: Bounce) -> (TransactionId, Opened, spool::NewMessage) {
+        self.own_number += 1;
+        let transaction = TransactionId { origin: self.own_origin, number: self.own_number };
+        let Bounce { envelope, bytes } = bounce;
+        let total = bytes.len() as u64;
+        let bytes = Bytes::from(bytes);
+        let content = (total <= INLINE_BYTES_MAX).then(|| bytes.clone());
+        // Staging one's own message is refused only when the spool is gone; the group with it is
+        // refused then, too.
+        let _ = self.spool.stage(transaction, bytes);
+        let shared = Rc::new(envelope.clone());
+        let opened = Opened { envelope: shared, bytes: total, prefix_bytes: 0, content };
+        (transaction, opened, spool::NewMessage { transaction, envelope, prefix: Vec::new() })
+    }
+
+    /// A group is durable.
+    pub(crate) fn recorded(&mut self, ticket: Ticket) {
+        for acknowledgement in self.records.tickets.remove(&ticket).unwrap_or_default() {
+            self.records_settled(acknowledgement);
+        }
+    }
+
+    /// One part of an acknowledgement is done.
+    pub(crate) fn records_settled(&mut self, acknowledgement: Acknowledgement) {
+        if let Some((key, attempt)) = self.records.done(acknowledgement)
+            && let Some(end) = self.senders.end(key)
+        {
+            end.recorded(vec![attempt]);
+        }
+    }
+}
