@@ -3,14 +3,10 @@
 //! can be tested.
 
 use daemon::cli::{self, Wiring};
+use daemon::process;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::main(std::env::args_os().collect(), &Wiring { run: |_, _| missing(), role: |_| missing() })
-}
-
-/// Until the processes are wired up.
-fn missing() -> ExitCode {
-    eprintln!("posthaste: this build has no processes");
-    ExitCode::from(69)
+    let wiring = Wiring { run: process::master::run, role: process::role };
+    cli::main(std::env::args_os().collect(), &wiring)
 }

@@ -36,6 +36,9 @@ fn lost(what: &str) -> Error {
 impl Start {
     /// Reads master's messages up to `Begin`. `Ok(None)`: master is gone.
     pub fn read() -> Result<Option<Start>> {
+        // The first reading of a clock looks up where the kernel put it: by calls, and where these
+        // fail by files, that the jail does not have.
+        let _ = world::Clock::now(&world::real::Clock);
         // SAFETY: master starts a role with its control socket at this descriptor, and nothing
         // else in this process has been given it.
         let control = Control::from_fd(unsafe { OwnedFd::from_raw_fd(CONTROL_FD) });
@@ -80,7 +83,9 @@ impl Orders {
     /// Takes over the control socket; needs a tokio runtime.
     pub fn new(control: Control) -> Result<Orders> {
         control.set_nonblocking()?;
-        Ok(Orders(AsyncFd::new(control)?))
+        // SAFETY: `Control` owns its descriptor, always names the same one, and closes it only
+        // when it is dropped.
+        Ok(Orders(unsafe { AsyncFd::register(control)? }))
     }
 
     /// Tells master.

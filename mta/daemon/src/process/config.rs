@@ -19,6 +19,21 @@ const TEXT_BYTES_MAX: u64 = 8 << 20;
 /// A larger answer is none of ours.
 const ANSWER_BYTES_MAX: u64 = 32 << 20;
 
+/// The variable in which the process is told what to call the file.
+pub const SHOWN: &str = "POSTHASTE_SETTINGS_SHOWN";
+
+/// Runs the role: the file is at standard input, the answer goes to standard output.
+pub fn role() -> Result<(), ConfigError> {
+    let file = std::env::var(SHOWN).unwrap_or_else(|_| "settings".into());
+    let input = rustix::io::dup(std::io::stdin())?;
+    let output = rustix::io::dup(std::io::stdout())?;
+    let privilege = match rustix::process::geteuid().is_root() {
+        true => Privilege::Root(jail::user_of(Role::Config, jail::IDS_FIRST, jail::account)),
+        false => Privilege::Ordinary,
+    };
+    run(input, output, &file, privilege, super::wiring::parent())
+}
+
 /// What master needs to know to start the others: plain values, none of which it has to parse.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {

@@ -1,4 +1,6 @@
 //! One file a role: who I am, what I give up, whom I talk to, loop.
+//!
+//! Must never run two roles in one process.
 
 pub mod child;
 pub mod config;
@@ -7,3 +9,42 @@ pub mod master;
 pub mod queue;
 pub mod receive;
 pub mod send;
+pub mod wiring;
+
+use link::control::Role;
+use std::process::ExitCode;
+
+/// Runs a role in this process, which master has started for it.
+pub fn role(name: &str) -> ExitCode {
+    let Ok(role) = name.parse::<Role>() else {
+        crate::log::complain(&format!("{name} is not the name of a role"));
+        return ExitCode::from(64); // EX_USAGE
+    };
+    if role == Role::Config {
+        return match config::role() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => ended(role, &error),
+        };
+    }
+    let start = match child::Start::read() {
+        Ok(Some(start)) => start,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(error) => return ended(role, &error),
+    };
+    let ran = match role {
+        Role::Receive => receive::run(start),
+        Role::Queue => queue::run(start),
+        Role::Send => send::role::run(start),
+        Role::Local => local::run(start),
+        Role::Master | Role::Config => Err(std::io::Error::other("not a role of a child")),
+    };
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => ended(role, &error),
+    }
+}
+
+fn ended(role: Role, error: &dyn std::error::Error) -> ExitCode {
+    crate::log::complain(&format!("{} process: {error}", role.name()));
+    ExitCode::FAILURE
+}

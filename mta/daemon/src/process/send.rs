@@ -17,6 +17,7 @@ mod journal;
 mod line;
 mod office;
 mod queue_end;
+pub mod role;
 
 use crate::resolve::Resolver;
 use delivery::route::Rules;

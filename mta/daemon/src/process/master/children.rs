@@ -1,0 +1,269 @@
+//! The children: started, wired to each other, watched, started again with back-off.
+//!
+//! Must never read anything from a child but `ToMaster`.
+
+use crate::io::control::{Control, Received, stream_pair};
+use crate::process::child::CONTROL_FD;
+use link::control::{FromMaster, Purpose, Role, ToMaster};
+use std::io::Result;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// First wait before a child is started again; doubles with each death in a row.
+const RESTART_WAIT_FIRST: Duration = Duration::from_millis(50);
+/// Longest wait.
+const RESTART_WAIT_MAX: Duration = Duration::from_secs(5);
+/// A child that lived so long has not died "in a row".
+const LIVED_LONG: Duration = Duration::from_secs(10);
+/// A peer can only be reached once a child has begun; its socket is made before.
+const QUEUE: (Role, u16) = (Role::Queue, 0);
+
+/// What a child is given besides its peers.
+#[derive(Debug)]
+pub struct Supplies {
+    /// The sealed settings.
+    pub settings: OwnedFd,
+    /// Listening sockets, for receive.
+    pub listeners: Vec<OwnedFd>,
+    /// For the command line, for queue.
+    pub admin: Option<OwnedFd>,
+    /// The spool's directory, for queue.
+    pub spool: OwnedFd,
+    /// The state directory, for local.
+    pub state: OwnedFd,
+    /// A directory with nothing in it, for all.
+    pub empty: OwnedFd,
+}
+
+/// One place for a child.
+#[derive(Debug)]
+pub struct Slot {
+    /// Its role.
+    pub role: Role,
+    /// Its number among those of its role.
+    pub instance: u16,
+    /// The child while it lives.
+    pub life: Option<Life>,
+    restart_wait: Duration,
+    restart_at: Option<Instant>,
+}
+
+/// One life of a child.
+#[derive(Debug)]
+pub struct Life {
+    process: Child,
+    /// To and from it.
+    pub control: Control,
+    started: Instant,
+    /// It said so.
+    pub ready: bool,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Children {
+    /// In the order in which they are started.
+    pub slots: Vec<Slot>,
+}
+
+/// A child died.
+#[derive(Debug)]
+pub struct Death {
+    /// Who.
+    pub role: Role,
+    /// Which of them.
+    pub instance: u16,
+    /// Its process id.
+    pub pid: u32,
+    /// How.
+    pub status: ExitStatus,
+    /// When it is started again.
+    pub restart_in: Duration,
+}
+
+impl std::fmt::Display for Death {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} (pid {}) ", self.role.name(), self.instance, self.pid)?;
+        match (self.status.code(), self.status.signal()) {
+            (Some(code), _) => write!(f, "ended with status {code}")?,
+            (None, Some(signal)) => write!(f, "was killed by signal {signal}")?,
+            (None, None) => f.write_str("ended")?,
+        }
+        write!(f, "; started again in {} ms", self.restart_in.as_millis())
+    }
+}
+
+impl Children {
+    /// The places, queue first: the others need it.
+    pub fn new(receive: u16, send: u16) -> Children {
+        let several = |role, count| (0..count).map(move |instance| (role, instance));
+        let slots = std::iter::once(QUEUE)
+            .chain(several(Role::Send, send))
+            .chain(several(Role::Local, 1))
+            .chain(several(Role::Receive, receive))
+            .map(|(role, instance)| Slot {
+                role,
+                instance,
+                life: None,
+                restart_wait: RESTART_WAIT_FIRST,
+                restart_at: None,
+            })
+            .collect();
+        Children { slots }
+    }
+
+    /// Starts the child of this slot and wires it to the peers that live.
+    pub fn start(&mut self, at: usize, supplies: &Supplies, now: Instant) -> Result<()> {
+        let (role, instance) = (self.slots[at].role, self.slots[at].instance);
+        let control = spawn(role).map(|(process, control)| {
+            let life = Life { process, control, started: now, ready: false };
+            let slot = &mut self.slots[at];
+            slot.restart_at = None;
+            slot.life.insert(life).control.as_fd().try_clone_to_owned()
+        })??;
+        let control = Control::from_fd(control);
+        supply(&control, role, supplies)?;
+        let peers = self.slots.iter().filter(|slot| {
+            let other = (slot.role, slot.instance);
+            (role == Role::Queue) != (slot.role == Role::Queue) && other != (role, instance)
+        });
+        for peer in peers {
+            let Some(life) = &peer.life else { continue };
+            let (ours, theirs) = stream_pair()?;
+            let to_ours = FromMaster::Peer { role: peer.role, instance: peer.instance };
+            control.send(&to_ours, Some(ours.as_fd()))?;
+            // A peer that dies now is started and wired again by its own death.
+            let _ = life.control.send(&FromMaster::Peer { role, instance }, Some(theirs.as_fd()));
+        }
+        control.send(&FromMaster::Begin, None)
+    }
+
+    /// Notes a child that has ended, if one has.
+    pub fn reap(&mut self, now: Instant) -> Option<Death> {
+        for slot in &mut self.slots {
+            let Some(life) = &mut slot.life else { continue };
+            let Ok(Some(status)) = life.process.try_wait() else { continue };
+            let pid = life.process.id();
+            if now.duration_since(life.started) >= LIVED_LONG {
+                slot.restart_wait = RESTART_WAIT_FIRST;
+            }
+            let restart_in = slot.restart_wait;
+            slot.restart_wait = (slot.restart_wait * 2).min(RESTART_WAIT_MAX);
+            slot.restart_at = Some(now + restart_in);
+            slot.life = None;
+            return Some(Death {
+                role: slot.role,
+                instance: slot.instance,
+                pid,
+                status,
+                restart_in,
+            });
+        }
+        None
+    }
+
+    /// Slots whose child is to be started again by now.
+    pub fn due(&self, now: Instant) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.restart_at.is_some_and(|at| at <= now))
+    }
+
+    /// Puts a start that failed off.
+    pub fn put_off(&mut self, at: usize, now: Instant) {
+        self.slots[at].restart_at = Some(now + RESTART_WAIT_MAX);
+    }
+
+    /// When the next one is to be started again.
+    pub fn next_restart(&self) -> Option<Instant> {
+        self.slots.iter().filter_map(|slot| slot.restart_at).min()
+    }
+
+    /// Tells all children of these roles.
+    pub fn tell(&self, roles: &[Role], message: &FromMaster, fd: Option<&OwnedFd>) {
+        for slot in self.slots.iter().filter(|slot| roles.contains(&slot.role)) {
+            if let Some(life) = &slot.life {
+                let _ = life.control.send(message, fd.map(AsFd::as_fd));
+            }
+        }
+    }
+
+    /// Whether one of these roles lives.
+    pub fn any_alive(&self, roles: &[Role]) -> bool {
+        self.slots.iter().any(|slot| roles.contains(&slot.role) && slot.life.is_some())
+    }
+
+    /// Ends what is left, at once.
+    pub fn kill(&mut self) {
+        for life in self.slots.iter_mut().filter_map(|slot| slot.life.as_mut()) {
+            let _ = life.process.kill();
+            let _ = life.process.wait();
+        }
+    }
+
+    /// Reads what the child of this slot has said.
+    pub fn hear(&mut self, at: usize) -> Option<ToMaster> {
+        match self.slots[at].life.as_ref()?.control.receive::<ToMaster>() {
+            Ok(Received::Message(message, _)) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// Everyone has said that it is ready.
+    pub fn all_ready(&self) -> bool {
+        self.slots.iter().all(|slot| slot.life.as_ref().is_some_and(|life| life.ready))
+    }
+}
+
+fn supply(control: &Control, role: Role, supplies: &Supplies) -> Result<()> {
+    control.send(&FromMaster::Settings, Some(supplies.settings.as_fd()))?;
+    let directory =
+        |purpose, fd: &OwnedFd| control.send(&FromMaster::Directory { purpose }, Some(fd.as_fd()));
+    directory(Purpose::EmptyRoot, &supplies.empty)?;
+    match role {
+        Role::Receive => {
+            for (index, listener) in supplies.listeners.iter().enumerate() {
+                let index = u16::try_from(index).expect("settings bound the listeners");
+                control.send(&FromMaster::Listener { index }, Some(listener.as_fd()))?;
+            }
+            Ok(())
+        }
+        Role::Queue => {
+            directory(Purpose::Spool, &supplies.spool)?;
+            match &supplies.admin {
+                Some(admin) => control.send(&FromMaster::AdminListener, Some(admin.as_fd())),
+                None => Ok(()),
+            }
+        }
+        Role::Local => directory(Purpose::State, &supplies.state),
+        Role::Master | Role::Config | Role::Send => Ok(()),
+    }
+}
+
+/// Starts one child from the very file that master runs.
+fn spawn(role: Role) -> Result<(Child, Control)> {
+    let (ours, theirs) = Control::pair()?;
+    ours.set_nonblocking()?;
+    let inherited = theirs.as_raw_fd();
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("posthaste").args(["role", role.name()]);
+    // SAFETY: dup2 and fcntl are async-signal-safe and touch nothing but descriptors of the
+    // new process.
+    unsafe {
+        command.pre_exec(move || {
+            if inherited == CONTROL_FD {
+                // dup2 onto itself would leave close-on-exec set.
+                match libc::fcntl(inherited, libc::F_SETFD, 0) {
+                    -1 => Err(std::io::Error::last_os_error()),
+                    _ => Ok(()),
+                }
+            } else {
+                match libc::dup2(inherited, CONTROL_FD) {
+                    -1 => Err(std::io::Error::last_os_error()),
+                    _ => Ok(()),
+                }
+            }
+        });
+    }
+    Ok((command.spawn()?, ours))
+}

@@ -1,0 +1,254 @@
+//! Master: binds the ports, keeps the settings, starts, watches and restarts the others.
+//!
+//! Must never parse anything: neither mail nor the settings file nor what a child relays of it.
+
+mod children;
+mod ports;
+mod prepare;
+mod signals;
+
+use crate::log::Log;
+use children::{Children, Supplies};
+use link::control::{FromMaster, Role, ToMaster};
+use prepare::Prepared;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signals::Signals;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// SIGTERM ends within ten seconds: so long for clients, then for next hops, then for the spool.
+const DRAIN: [(&[Role], Duration); 3] = [
+    (&[Role::Receive], Duration::from_secs(4)),
+    (&[Role::Send, Role::Local], Duration::from_secs(3)),
+    (&[Role::Queue], Duration::from_secs(2)),
+];
+
+/// How often master looks around when nothing happens.
+const IDLE_WAIT: Duration = Duration::from_secs(1);
+
+/// Runs the mailer until it is told to stop.
+pub fn run(file: PathBuf, log_format: Option<crate::settings::LogFormat>) -> ExitCode {
+    match Master::begin(file, log_format) {
+        Ok(mut master) => master.attend(),
+        Err(error) => {
+            eprintln!("posthaste: {error:#}");
+            ExitCode::from(78) // EX_CONFIG
+        }
+    }
+}
+
+struct Master {
+    file: PathBuf,
+    log_format: Option<crate::settings::LogFormat>,
+    log: Log,
+    signals: Signals,
+    prepared: Prepared,
+    supplies: Supplies,
+    children: Children,
+    ports_open: bool,
+    announced: bool,
+    draining: Option<(usize, Instant)>,
+    fatal: Option<Box<str>>,
+}
+
+impl Master {
+    fn begin(
+        file: PathBuf,
+        log_format: Option<crate::settings::LogFormat>,
+    ) -> Result<Master, anyhow::Error> {
+        let signals = Signals::open()?;
+        let prepared = Prepared::read(&file, log_format)?;
+        let supplies = prepared.supplies()?;
+        let log = Log::start("master", prepared.log())?;
+        let mut master = Master {
+            children: Children::new(prepared.receivers(), prepared.senders()),
+            file,
+            log_format,
+            log,
+            signals,
+            prepared,
+            supplies,
+            ports_open: false,
+            announced: false,
+            draining: None,
+            fatal: None,
+        };
+        for at in 0..master.children.slots.len() {
+            master.start(at);
+        }
+        Ok(master)
+    }
+
+    fn start(&mut self, at: usize) {
+        let now = Instant::now();
+        if let Err(error) = self.children.start(at, &self.supplies, now) {
+            let slot = &self.children.slots[at];
+            self.log.warn(&format!("cannot start {}: {error}", slot.role.name()));
+            self.children.put_off(at, now);
+        }
+    }
+
+    fn attend(&mut self) -> ExitCode {
+        while self.draining.is_none_or(|_| self.children.any_alive(&all_roles())) {
+            self.wait();
+            self.hear_signals();
+            self.hear_children();
+            self.bury();
+            self.restart();
+            if !self.drain() {
+                break;
+            }
+        }
+        self.children.kill();
+        self.prepared.tidy_up();
+        match &self.fatal {
+            Some(text) => {
+                eprintln!("posthaste: {text}");
+                ExitCode::FAILURE
+            }
+            None => ExitCode::SUCCESS,
+        }
+    }
+
+    /// Until a signal, a child's word, a restart that is due, or the end of patience.
+    fn wait(&self) {
+        let now = Instant::now();
+        let by = [self.children.next_restart(), self.draining.map(|(_, by)| by)];
+        let wait = by.into_iter().flatten().map(|by| by.saturating_duration_since(now)).min();
+        let wait = wait.unwrap_or(IDLE_WAIT).min(IDLE_WAIT);
+        let lives = self.children.slots.iter().filter_map(|slot| slot.life.as_ref());
+        let mut fds: Vec<PollFd<'_>> = std::iter::once(self.signals.as_fd())
+            .chain(lives.map(|life| life.control.as_fd()))
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let wait = Timespec::try_from(wait).unwrap_or_default();
+        let _ = poll(&mut fds, Some(&wait));
+    }
+
+    fn hear_signals(&mut self) {
+        while let Some(signal) = self.signals.next() {
+            match signal {
+                libc::SIGTERM | libc::SIGINT => self.begin_drain(),
+                libc::SIGHUP if self.draining.is_none() => self.reload(),
+                _ => {}
+            }
+        }
+    }
+
+    fn begin_drain(&mut self) {
+        if self.draining.is_none() {
+            self.log.info("stopping");
+            self.children.tell(DRAIN[0].0, &FromMaster::Drain, None);
+            self.draining = Some((0, Instant::now() + DRAIN[0].1));
+        }
+    }
+
+    /// One stage after the other; `false` when the last one's time is over.
+    fn drain(&mut self) -> bool {
+        let Some((stage, by)) = self.draining else { return true };
+        let now = Instant::now();
+        if now < by && self.children.any_alive(DRAIN[stage].0) {
+            return true;
+        }
+        let Some((roles, patience)) = DRAIN.get(stage + 1) else { return false };
+        self.children.tell(roles, &FromMaster::Drain, None);
+        self.draining = Some((stage + 1, now + *patience));
+        true
+    }
+
+    fn hear_children(&mut self) {
+        for at in 0..self.children.slots.len() {
+            while let Some(message) = self.children.hear(at) {
+                self.heard(at, message);
+            }
+        }
+    }
+
+    fn heard(&mut self, at: usize, message: ToMaster) {
+        match message {
+            ToMaster::Ready => {
+                if let Some(life) = &mut self.children.slots[at].life {
+                    life.ready = true;
+                }
+                if self.children.slots[at].role == Role::Queue {
+                    self.open_ports();
+                }
+                if !self.announced && self.children.all_ready() {
+                    self.announced = true;
+                    self.log.info(&format!("ready: {}", self.prepared.addresses()));
+                }
+            }
+            ToMaster::Reloaded => {}
+            ToMaster::Fatal { text } => {
+                self.fatal.get_or_insert(text);
+                self.begin_drain();
+            }
+        }
+    }
+
+    /// Clients are let in once the queue has recovered.
+    fn open_ports(&mut self) {
+        if std::mem::replace(&mut self.ports_open, true) {
+            return;
+        }
+        for listener in &self.supplies.listeners {
+            if let Err(error) = ports::open(listener) {
+                self.log.warn(&format!("cannot listen: {error}"));
+            }
+        }
+    }
+
+    fn bury(&mut self) {
+        while let Some(death) = self.children.reap(Instant::now()) {
+            if self.draining.is_none() {
+                self.log.warn(&death.to_string());
+            }
+        }
+    }
+
+    fn restart(&mut self) {
+        if self.draining.is_some() {
+            return;
+        }
+        while let Some(at) = self.children.due(Instant::now()) {
+            self.start(at);
+        }
+    }
+
+    /// A bad file changes nothing.
+    fn reload(&mut self) {
+        match self.reread() {
+            Ok(()) => self.log.info("settings reloaded"),
+            Err(error) => {
+                self.log.warn(&format!("settings not reloaded, the old ones stay: {error:#}"))
+            }
+        }
+    }
+
+    fn reread(&mut self) -> Result<(), anyhow::Error> {
+        let next = Prepared::read(&self.file, self.log_format)?;
+        let supplies = next.supplies_after(&self.prepared, &self.supplies)?;
+        self.prepared = next;
+        self.supplies = supplies;
+        self.ports_open = false;
+        self.open_ports();
+        let everyone = all_roles();
+        self.children.tell(&everyone, &FromMaster::Settings, Some(&self.supplies.settings));
+        for (index, listener) in self.supplies.listeners.iter().enumerate() {
+            let index = u16::try_from(index).expect("settings bound the listeners");
+            self.children.tell(&[Role::Receive], &FromMaster::Listener { index }, Some(listener));
+        }
+        self.children.tell(&[Role::Receive], &FromMaster::Begin, None);
+        Ok(())
+    }
+}
+
+fn all_roles() -> [Role; 4] {
+    [Role::Receive, Role::Send, Role::Local, Role::Queue]
+}
+
+fn clone_fd(fd: &OwnedFd) -> std::io::Result<OwnedFd> {
+    fd.as_fd().try_clone_to_owned()
+}

@@ -1,0 +1,132 @@
+//! The ports: bound by master while it still may, opened when the queue is ready, kept for ever.
+//!
+//! Must never accept a connection: that is receive's.
+
+use crate::settings::ListenAddress;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Connections that wait to be accepted; the kernel's own bound (`net.core.somaxconn`) is below.
+const BACKLOG: i32 = 65_535;
+
+/// A port that cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortError {
+    /// Somebody else has it, or it is not ours to have.
+    #[error("cannot listen at {address}: {advice}")]
+    Bind {
+        /// As in the settings.
+        address: String,
+        /// Cause and what to do.
+        advice: String,
+    },
+    /// A path that is no socket of ours.
+    #[error(
+        "cannot listen at {0}: there is something else than a socket at this path; remove it or choose another path"
+    )]
+    NotASocket(PathBuf),
+}
+
+/// Binds an address of the settings, without listening yet.
+pub fn bind_at(address: &ListenAddress) -> Result<OwnedFd, PortError> {
+    match address {
+        ListenAddress::Tcp(address) => tcp(*address).map_err(|error| PortError::Bind {
+            address: address.to_string(),
+            advice: advice(error, address.port()),
+        }),
+        ListenAddress::Unix(path) => unix(path, Mode::from_raw_mode(0o666)),
+    }
+}
+
+/// Lets clients in.
+pub fn open(socket: &OwnedFd) -> std::io::Result<()> {
+    Ok(listen(socket, BACKLOG)?)
+}
+
+fn advice(error: Errno, port: u16) -> String {
+    match error {
+        Errno::ADDRINUSE => format!(
+            "port {port} is in use; `ss -ltnp sport = :{port}` shows by whom, [[listen]] address chooses another"
+        ),
+        Errno::ACCESS => format!(
+            "port {port} is below 1024: start as root or with CAP_NET_BIND_SERVICE, or choose a higher one in [[listen]] address"
+        ),
+        Errno::ADDRNOTAVAIL => "no interface of this machine has this address".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn tcp(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        set_ipv6_v6only(&socket, true)?;
+    }
+    // Inherited by the connections: a reply never waits for the acknowledgement of the last one.
+    rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+    bind(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Binds a Unix socket, in place of one that an earlier life left behind.
+pub fn unix(path: &Path, mode: Mode) -> Result<OwnedFd, PortError> {
+    use std::os::unix::fs::FileTypeExt;
+    let failed = |error: Errno| PortError::Bind {
+        address: format!("unix:{}", path.display()),
+        advice: error.to_string(),
+    };
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(PortError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => rustix::fs::unlink(path).map_err(failed)?,
+        Err(_) => {}
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
+    bind(&socket, &SocketAddrUnix::new(path).map_err(failed)?).map_err(failed)?;
+    rustix::fs::chmod(path, mode).map_err(failed)?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn n106_a_port_in_use_is_said_with_the_setting_that_chooses_another() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = ListenAddress::Tcp(taken.local_addr().unwrap());
+        let error = bind_at(&address).unwrap_err().to_string();
+        assert!(error.contains("is in use") && error.contains("[[listen]]"), "{error}");
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_socket_is_not_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("mail");
+        std::fs::write(&path, "precious").unwrap();
+        let error = bind_at(&ListenAddress::Unix(path.clone())).unwrap_err();
+        assert!(matches!(error, PortError::NotASocket(_)));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_socket_that_an_earlier_life_left_is_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let address = ListenAddress::Unix(place.path().join("mail"));
+        drop(bind_at(&address).unwrap());
+        open(&bind_at(&address).unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,179 @@
+//! What the children need before they can be started: settings, directories, bound ports.
+//!
+//! Must never parse the settings file: config does, in its jail.
+
+use super::children::Supplies;
+use super::{clone_fd, ports};
+use crate::jail;
+use crate::log::Style;
+use crate::process::config::{self, Plan};
+use crate::process::wiring;
+use crate::settings::{Handed, ListenAddress, LogFormat, Settings, Surroundings, Users, seal};
+use anyhow::{Context, Result, anyhow};
+use link::control::Role;
+use rustix::fs::{Gid, Mode, OFlags, Uid};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Processes of a role, where the settings leave it to the number of cores.
+const PROCESSES_MAX: usize = 16;
+
+/// A plan that config has checked.
+#[derive(Debug)]
+pub struct Prepared {
+    settings: Settings,
+    surroundings: Surroundings,
+}
+
+impl Prepared {
+    /// Has the file read and checked, and looks around.
+    pub fn read(file: &Path, log_format: Option<LogFormat>) -> Result<Prepared> {
+        let mut settings = ask(file)?.settings;
+        if let Some(format) = log_format {
+            settings.log.format = format;
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let by_cores = u32::try_from((cores / 2).clamp(1, PROCESSES_MAX)).unwrap_or(1);
+        for count in [&mut settings.processes.receive, &mut settings.processes.send] {
+            if *count == 0 {
+                *count = by_cores;
+            }
+        }
+        let accounts = settings.local.users == Users::System;
+        let surroundings = Surroundings::collect(Path::new("/"), accounts);
+        Ok(Prepared { settings, surroundings })
+    }
+
+    /// How many processes receive.
+    pub fn receivers(&self) -> u16 {
+        u16::try_from(self.settings.processes.receive).unwrap_or(u16::MAX)
+    }
+
+    /// How many processes send.
+    pub fn senders(&self) -> u16 {
+        u16::try_from(self.settings.processes.send).unwrap_or(u16::MAX)
+    }
+
+    /// How master writes its log.
+    pub fn log(&self) -> Style {
+        wiring::log_style(&self.settings)
+    }
+
+    /// Where clients can reach us, for people.
+    pub fn addresses(&self) -> String {
+        let one = |listen: &crate::settings::Listen| match &listen.address {
+            ListenAddress::Tcp(address) => address.to_string(),
+            ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+        };
+        self.settings.listen.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Makes directories and binds ports.
+    pub fn supplies(&self) -> Result<Supplies> {
+        let listeners = self.settings.listen.iter().map(|listen| ports::bind_at(&listen.address));
+        let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+        self.with_listeners(listeners, None)
+    }
+
+    /// The same after a reload: ports that stay are kept, so that no connection is refused.
+    pub fn supplies_after(&self, former: &Prepared, supplies: &Supplies) -> Result<Supplies> {
+        if self.settings.state != former.settings.state {
+            return Err(anyhow!("`state` cannot change while the mailer runs: restart it"));
+        }
+        if self.settings.processes != former.settings.processes {
+            return Err(anyhow!("[processes] cannot change while the mailer runs: restart it"));
+        }
+        let mut listeners = Vec::new();
+        for listen in &self.settings.listen {
+            let same = |old: &crate::settings::Listen| old.address == listen.address;
+            listeners.push(match former.settings.listen.iter().position(same) {
+                Some(at) => clone_fd(&supplies.listeners[at])?,
+                None => ports::bind_at(&listen.address)?,
+            });
+        }
+        self.with_listeners(listeners, supplies.admin.as_ref())
+    }
+
+    fn with_listeners(&self, listeners: Vec<OwnedFd>, admin: Option<&OwnedFd>) -> Result<Supplies> {
+        let state = &self.settings.state;
+        let state_directory = directory(state, None, 0o755)?;
+        let spool = directory(&state.join("spool"), self.user(jail::Role::Queue), 0o700)?;
+        directory(&state.join("mail"), self.user(jail::Role::Local), 0o711)?;
+        let empty = directory(&state.join("empty"), None, 0o555)?;
+        let admin = match admin {
+            Some(admin) => clone_fd(admin)?,
+            None => {
+                let admin = ports::unix(&self.control_path(), Mode::from_raw_mode(0o600))?;
+                ports::open(&admin)?;
+                admin
+            }
+        };
+        let handed =
+            Handed { settings: self.settings.clone(), surroundings: self.surroundings.clone() };
+        let settings = seal(&handed)?;
+        let state = state_directory;
+        Ok(Supplies { settings, listeners, admin: Some(admin), spool, state, empty })
+    }
+
+    fn control_path(&self) -> PathBuf {
+        self.settings.state.join("control.sock")
+    }
+
+    /// Takes away what only a running mailer has.
+    pub fn tidy_up(&self) {
+        let _ = rustix::fs::unlink(self.control_path());
+        for listen in &self.settings.listen {
+            if let ListenAddress::Unix(path) = &listen.address {
+                let _ = rustix::fs::unlink(path);
+            }
+        }
+    }
+
+    fn user(&self, role: jail::Role) -> Option<(u32, u32)> {
+        match wiring::privilege(role, &self.settings) {
+            jail::Privilege::Root(user) => Some((user.uid, user.gid)),
+            jail::Privilege::Ordinary => None,
+        }
+    }
+}
+
+/// Has config read and check the file; master only opens it.
+fn ask(file: &Path) -> Result<Plan> {
+    let shown = file.display().to_string();
+    let input = std::fs::File::open(file).with_context(|| format!("settings file {shown}"))?;
+    let (answer, output) = std::io::pipe()?;
+    let mut child = Command::new("/proc/self/exe")
+        .arg0("posthaste")
+        .args(["role", Role::Config.name()])
+        .env(config::SHOWN, &shown)
+        .stdin(input)
+        .stdout(output)
+        .spawn()
+        .context("cannot start the config process")?;
+    let plan = Plan::read(answer.into());
+    child.wait()?;
+    Ok(plan?)
+}
+
+/// Makes a directory where there is none, for this user, and opens it.
+fn directory(path: &Path, owner: Option<(u32, u32)>, mode: u32) -> Result<OwnedFd> {
+    let advice = || {
+        format!("cannot use directory {}: `state` in the settings says where it is", path.display())
+    };
+    let made = !path.exists();
+    if made {
+        std::fs::create_dir_all(path).with_context(advice)?;
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).with_context(advice)?;
+    if made {
+        rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode)).with_context(advice)?;
+        if let Some((uid, gid)) = owner {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            rustix::fs::fchown(&fd, Some(uid), Some(gid)).with_context(advice)?;
+        }
+    }
+    Ok(fd)
+}

@@ -1,0 +1,191 @@
+//! The command line's socket: one frame a question, one frame an answer, in turn.
+//!
+//! Must never serve anyone whom the permissions of the socket keep out.
+
+use super::Shared;
+use bytes::BytesMut;
+use link::admin::{self, Answer, Request, Status};
+use mail::MessageId;
+use scheduler::Order;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::io::Result;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::oneshot;
+use world::Clock;
+
+/// Command lines at once.
+const GUESTS_MAX: usize = 64;
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Questions that wait for a read, by number.
+#[derive(Default)]
+pub struct Questions {
+    next: Cell<u64>,
+    waiting: RefCell<HashMap<u64, oneshot::Sender<Answer>>>,
+}
+
+impl Questions {
+    fn ask(&self) -> (u64, oneshot::Receiver<Answer>) {
+        let (tell, told) = oneshot::channel();
+        let number = self.next.replace(self.next.get() + 1);
+        self.waiting.borrow_mut().insert(number, tell);
+        (number, told)
+    }
+
+    /// The answer has been found.
+    pub fn answer(&self, number: u64, answer: Answer) {
+        if let Some(tell) = self.waiting.borrow_mut().remove(&number) {
+            let _ = tell.send(answer);
+        }
+    }
+}
+
+/// Serves the socket for ever.
+pub fn serve(shared: Rc<Shared>, socket: OwnedFd) -> Result<impl Future<Output = ()>> {
+    let socket = std::os::unix::net::UnixListener::from(socket);
+    socket.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(socket)?;
+    let places = Arc::new(tokio::sync::Semaphore::new(GUESTS_MAX));
+    Ok(async move {
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((guest, _)) => {
+                    let shared = shared.clone();
+                    tokio::task::spawn_local(async move {
+                        let _place = place;
+                        let _ = attend(&shared, guest).await;
+                    });
+                }
+                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+            }
+        }
+    })
+}
+
+async fn attend(shared: &Shared, mut guest: UnixStream) -> Result<()> {
+    let mut input = BytesMut::new();
+    loop {
+        match admin::decode_request(&mut input) {
+            Ok(Some(request)) => {
+                let answer = answer(shared, request).await;
+                let frame = admin::encode(&answer).unwrap_or_else(|error| {
+                    let refused = Answer::Refused(format!("the answer cannot be sent: {error}"));
+                    admin::encode(&refused).expect("a short text makes a short frame")
+                });
+                guest.write_all(&frame).await?;
+            }
+            Ok(None) => {
+                input.reserve(READ_BYTES);
+                if guest.read_buf(&mut input).await? == 0 {
+                    return Ok(());
+                }
+            }
+            Err(error) => {
+                let refused = Answer::Refused(error.to_string());
+                let frame = admin::encode(&refused).expect("a short text makes a short frame");
+                return guest.write_all(&frame).await;
+            }
+        }
+    }
+}
+
+async fn answer(shared: &Shared, request: Request) -> Answer {
+    let now = shared.now();
+    match request {
+        Request::Summary => shared.queue.borrow().admin_summary(now),
+        Request::List { filter, after, rows_max } => {
+            shared.queue.borrow().admin_list(&filter, after, rows_max, now)
+        }
+        Request::Show(message) => show(shared, message).await,
+        Request::Explain { message, recipient_first } => {
+            shared.queue.borrow().admin_explain(message, recipient_first, now)
+        }
+        Request::Act { action, filter, after, dry_run } => {
+            let mut queue = shared.queue.borrow_mut();
+            let answer = queue.admin_act(action, &filter, after, dry_run, now);
+            drop(queue);
+            shared.moved.notify_one();
+            answer
+        }
+        Request::Run { order } => run(shared, &order),
+        Request::Status => Answer::Status(status(shared)),
+    }
+}
+
+async fn show(shared: &Shared, message: MessageId) -> Answer {
+    let (question, told) = shared.questions.ask();
+    shared.queue.borrow_mut().admin_show(question, message, shared.now());
+    shared.moved.notify_one();
+    told.await.unwrap_or(Answer::Unknown(message))
+}
+
+/// Reads, sorts and runs, and says how long each took.
+fn run(shared: &Shared, order: &str) -> Answer {
+    let order: Order = match order.parse() {
+        Ok(order) => order,
+        Err(error) => return Answer::Refused(format!("{order}: {error}")),
+    };
+    let mut queue = shared.queue.borrow_mut();
+    let micros = |from: mail::Instant| shared.clock.now().monotonic.since(from).as_micros() as u64;
+    let began = shared.now().monotonic;
+    let mut candidates = queue.read_order(order);
+    let read_micros = micros(began);
+    let sorting = shared.now().monotonic;
+    candidates.sort();
+    let sort_micros = micros(sorting);
+    let messages = candidates.len() as u64;
+    queue.run_order(&candidates, shared.now());
+    drop(queue);
+    shared.moved.notify_one();
+    Answer::Ran(admin::Ran { messages, read_micros, sort_micros })
+}
+
+fn status(shared: &Shared) -> Status {
+    let queue = shared.queue.borrow();
+    let (counters, usage) = (queue.counters(), queue.usage());
+    let counters = [
+        ("accepted", counters.accepted),
+        ("refused", counters.refused),
+        ("attempts", counters.attempts),
+        ("delivered", counters.delivered),
+        ("deferred", counters.deferred),
+        ("failed", counters.failed),
+        ("notices", counters.notices),
+        ("commits", usage.commits),
+        ("commits_failed", usage.commits_failed),
+        ("messages_committed", usage.messages_committed),
+        ("batch_messages_max", usage.batch_messages_max),
+        ("syncs", usage.syncs),
+        ("segments", usage.segments),
+        ("segments_recycled", usage.recycled),
+        ("zeroing_fallbacks", usage.zeroing_fallbacks),
+        ("copied_forward", usage.copied_forward),
+        ("snapshots", usage.snapshots),
+        ("spool_full", u64::from(usage.full)),
+        ("spool_broken", u64::from(usage.broken)),
+        ("log_lines_dropped", shared.log.dropped()),
+    ];
+    let queue_process = admin::Process {
+        role: "queue".into(),
+        number: 0,
+        pid: std::process::id(),
+        uptime_seconds: queue.uptime(shared.now()).as_secs(),
+        restarts: 0,
+        counters: counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+    };
+    let peers = shared.peers.names().into_iter().map(|(role, instance)| admin::Process {
+        role: role.name().to_owned(),
+        number: u32::from(instance),
+        ..admin::Process::default()
+    });
+    let processes = std::iter::once(queue_process).chain(peers).collect();
+    Status { version: env!("CARGO_PKG_VERSION").into(), processes }
+}

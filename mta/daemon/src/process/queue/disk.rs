@@ -1,0 +1,125 @@
+//! The threads that touch the spool's disk: commits apart from reads apart from what has time.
+//!
+//! Must never run two of the background's jobs at once, nor let one stand before a commit.
+
+use queue::{Read, ReadDone};
+use spool::{Class, Io, IoDone};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use world::real::Disk;
+
+/// Reads under way at once.
+const READERS: usize = 2;
+
+/// What a thread has done.
+#[derive(Debug)]
+pub enum Done {
+    /// Of the spool.
+    Io(IoDone),
+    /// Of the queue.
+    Read(ReadDone),
+}
+
+enum Job {
+    Io(Io),
+    Read(Read),
+}
+
+/// Jobs of one kind, bounded by what the spool and the queue have under way.
+#[derive(Default)]
+struct Lane {
+    jobs: Mutex<VecDeque<Job>>,
+    there: Condvar,
+}
+
+impl Lane {
+    fn put(&self, job: Job) {
+        self.jobs.lock().expect("no thread panics with the lock").push_back(job);
+        self.there.notify_one();
+    }
+
+    fn take(&self) -> Job {
+        let mut jobs = self.jobs.lock().expect("no thread panics with the lock");
+        loop {
+            match jobs.pop_front() {
+                Some(job) => return job,
+                None => jobs = self.there.wait(jobs).expect("no thread panics with the lock"),
+            }
+        }
+    }
+}
+
+/// The threads.
+pub struct Threads {
+    commit: Arc<Lane>,
+    bulk: Arc<Lane>,
+    background: Arc<Lane>,
+    read: Arc<Lane>,
+    done: UnboundedReceiver<Done>,
+}
+
+impl Threads {
+    /// Starts them; to be called before the jail is shut.
+    pub fn start(disk: &Disk, commits_in_flight: usize) -> std::io::Result<Threads> {
+        let (tell, done) = unbounded_channel();
+        let lane = |name: &str, threads: usize| start(name, threads, disk, &tell);
+        Ok(Threads {
+            commit: lane("commit", commits_in_flight)?,
+            bulk: lane("bulk", 1)?,
+            background: lane("background", 1)?,
+            read: lane("read", READERS)?,
+            done,
+        })
+    }
+
+    /// Has it done; the end comes from [`Self::done`].
+    pub fn io(&self, io: Io) {
+        let lane = match io.class {
+            Class::Commit => &self.commit,
+            Class::Bulk => &self.bulk,
+            Class::Background => &self.background,
+        };
+        lane.put(Job::Io(io));
+    }
+
+    /// Has it read.
+    pub fn read(&self, read: Read) {
+        self.read.put(Job::Read(read));
+    }
+
+    /// The next that has ended.
+    pub async fn done(&mut self) -> Option<Done> {
+        self.done.recv().await
+    }
+
+    /// Another that has ended, if there is one already.
+    pub fn try_done(&mut self) -> Option<Done> {
+        self.done.try_recv().ok()
+    }
+}
+
+fn start(
+    name: &str,
+    threads: usize,
+    disk: &Disk,
+    tell: &UnboundedSender<Done>,
+) -> std::io::Result<Arc<Lane>> {
+    let lane = Arc::new(Lane::default());
+    for number in 0..threads {
+        let (lane, disk, tell) = (lane.clone(), disk.another(), tell.clone());
+        let work = move || {
+            loop {
+                let done = match lane.take() {
+                    Job::Io(io) => Done::Io(spool::execute(&disk, io)),
+                    Job::Read(read) => Done::Read(queue::perform(&disk, read)),
+                };
+                if tell.send(done).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name(format!("{name}-{number}")).spawn(work)?;
+    }
+    Ok(lane)
+}

@@ -1,0 +1,297 @@
+//! Queue: owns the spool and decides who is tried when. Alone opens segments.
+//!
+//! Must never parse a byte of mail, open a socket, or leave the spool's directory.
+//!
+//! | accepts from | messages |
+//! |---|---|
+//! | master | `Settings`, `Peer`, `Drain` |
+//! | receive | `Hello`, `Stage`, `Accept`, `Unstage`, `Question` |
+//! | send, local | `Hello`, `Result`, `Fetch` |
+//! | command line | `admin::Request` |
+
+mod admin;
+mod disk;
+mod peers;
+
+use super::child::{Orders, Start, runtime};
+use super::wiring;
+use crate::io::BUILD;
+use crate::jail::{self, Profile};
+use crate::log::{Log, Verb};
+use disk::{Done, Threads};
+use link::control::{FromMaster, Purpose, Role, ToMaster};
+use mail::Now;
+use peers::Peers;
+use queue::{Logged, Output, Queue, SenderKey};
+use scheduler::Scheduler;
+use std::cell::RefCell;
+use std::io::{Error, Result};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::LocalSet;
+use world::{Chance, Clock};
+
+/// How long the last commits are waited for at the end.
+const FINISH_PATIENCE: Duration = Duration::from_millis(1500);
+
+/// What the tasks of this process share.
+pub struct Shared {
+    queue: RefCell<Queue>,
+    /// Something was said to the queue: its machines are to be run.
+    moved: Notify,
+    peers: Peers,
+    questions: admin::Questions,
+    clock: world::real::Clock,
+    log: Log,
+}
+
+impl Shared {
+    fn now(&self) -> Now {
+        self.clock.now()
+    }
+}
+
+/// Runs the role.
+pub fn run(mut start: Start) -> Result<()> {
+    let spool_settings = start.handed.settings.spool();
+    let directory = start.directory(Purpose::Spool)?;
+    let settings = &start.handed.settings;
+    let privilege = wiring::privilege(jail::Role::Queue, settings);
+    let path = settings.state.join("spool");
+    let (profile, _) = Profile::queue(privilege, directory.try_clone()?, &path);
+    let confined = jail::confine(&profile.ends_with(wiring::parent())).map_err(Error::other)?;
+    let log = Log::start("queue", wiring::log_style(settings))?;
+    let disk = world::real::Disk::from_fd(directory);
+    let threads = Threads::start(&disk, spool_settings.commits_in_flight)?;
+    let runtime = runtime()?;
+    confined.seal().map_err(Error::other)?;
+    LocalSet::new().block_on(&runtime, serve(start, log, disk, threads, spool_settings))
+}
+
+async fn serve(
+    start: Start,
+    log: Log,
+    disk: world::real::Disk,
+    mut threads: Threads,
+    spool_settings: spool::Settings,
+) -> Result<()> {
+    let Start { control, handed, admin, peers, .. } = start;
+    let clock = world::real::Clock;
+    let orders = Orders::new(control)?;
+    let queue = match open(&handed, &disk, spool_settings, &log, clock.now()) {
+        Ok(queue) => queue,
+        Err(text) => {
+            log.error(&text);
+            orders.say(&ToMaster::Fatal { text: text.into() })?;
+            return Ok(());
+        }
+    };
+    let shared = Rc::new(Shared {
+        queue: RefCell::new(queue),
+        moved: Notify::new(),
+        peers: Peers::default(),
+        questions: admin::Questions::default(),
+        clock,
+        log,
+    });
+    for (role, instance, fd) in peers {
+        peers::attend(&shared, role, instance, fd)?;
+    }
+    if let Some(admin) = admin {
+        tokio::task::spawn_local(admin::serve(shared.clone(), admin)?);
+    }
+    orders.say(&ToMaster::Ready)?;
+    let work = work(shared.clone(), &mut threads);
+    tokio::select! {
+        ended = obey(&orders, &shared) => ended?,
+        () = work => {}
+    }
+    finish(&shared, &mut threads).await;
+    Ok(())
+}
+
+/// Opens the spool and tells the scheduler what is in it.
+fn open(
+    handed: &crate::settings::Handed,
+    disk: &world::real::Disk,
+    spool_settings: spool::Settings,
+    log: &Log,
+    now: Now,
+) -> std::result::Result<Queue, String> {
+    let settings = wiring::queue(handed);
+    let seed = world::real::Chance.u64();
+    let mut scheduler = Scheduler::new(settings.scheduler.clone(), seed, now);
+    let mut restore = queue::Restore::new(&settings.routes);
+    let secret = world::real::Chance.u64();
+    let opened = spool::open(disk, spool_settings, secret, &mut |replay| {
+        restore.replay(&mut scheduler, replay, now);
+    });
+    let (spool, report) = opened.map_err(|error| error.to_string())?;
+    tell(log, &report, now, world::real::Clock.now());
+    let origin = world::real::Chance.u64();
+    let senders = handed.settings.processes.send as usize + 1;
+    Ok(Queue::new(BUILD, origin, settings, spool, scheduler, senders, now))
+}
+
+/// What recovery found.
+fn tell(log: &Log, report: &spool::OpenReport, began: Now, ended: Now) {
+    log.event(Verb::Info)
+        .text("msg", if report.created { "spool made" } else { "spool open" })
+        .number("messages", report.messages)
+        .number("replayed", report.replayed)
+        .number("segments", report.segments)
+        .number("torn", report.torn.len() as u64)
+        .delay(ended.monotonic.since(began.monotonic))
+        .emit();
+    for damage in &report.damage {
+        log.error(&format!("spool damaged: {damage:?}"));
+    }
+    for name in &report.strangers {
+        log.warn(&format!("{name} in the spool directory is none of ours; it is left alone"));
+    }
+}
+
+async fn obey(orders: &Orders, shared: &Rc<Shared>) -> Result<()> {
+    loop {
+        match orders.next().await? {
+            None | Some((FromMaster::Drain, _)) => return Ok(()),
+            Some((FromMaster::Peer { role, instance }, Some(fd))) => {
+                peers::attend(shared, role, instance, fd)?;
+            }
+            Some((FromMaster::Settings, Some(fd))) => reload(shared, fd, orders)?,
+            Some(_) => return Err(Error::other("master said what queue does not accept")),
+        }
+    }
+}
+
+fn reload(shared: &Shared, fd: OwnedFd, orders: &Orders) -> Result<()> {
+    match crate::settings::open(fd) {
+        Ok(handed) => {
+            let settings = wiring::queue(&handed);
+            shared.queue.borrow_mut().reload(settings, shared.now());
+            shared.moved.notify_one();
+            orders.say(&ToMaster::Reloaded)
+        }
+        Err(error) => {
+            shared.log.warn(&format!("settings not taken over: {error}"));
+            Ok(())
+        }
+    }
+}
+
+/// Runs the machines whenever something has been said, has ended, or is due.
+async fn work(shared: Rc<Shared>, threads: &mut Threads) {
+    loop {
+        let now = shared.now();
+        run_machines(&shared, threads, now);
+        let wakeup = shared.queue.borrow().next_wakeup();
+        tokio::select! {
+            done = threads.done() => {
+                let Some(done) = done else { return };
+                take(&shared, done);
+                while let Some(done) = threads.try_done() {
+                    take(&shared, done);
+                }
+            }
+            () = shared.moved.notified() => {}
+            () = until(wakeup, now) => {}
+        }
+    }
+}
+
+async fn until(wakeup: Option<mail::Instant>, now: Now) {
+    match wakeup {
+        Some(wakeup) => tokio::time::sleep(wakeup.since(now.monotonic)).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn take(shared: &Shared, done: Done) {
+    let now = shared.now();
+    let mut queue = shared.queue.borrow_mut();
+    match done {
+        Done::Io(done) => queue.io_done(done, now),
+        Done::Read(done) => queue.read_done(done, now),
+    }
+}
+
+fn run_machines(shared: &Shared, threads: &Threads, now: Now) {
+    let mut queue = shared.queue.borrow_mut();
+    loop {
+        queue.advance(now);
+        let mut moved = false;
+        while let Some(output) = queue.poll() {
+            moved = true;
+            match output {
+                Output::Io(io) => threads.io(io),
+                Output::Read(read) => threads.read(read),
+                Output::Log(logged) => write(&shared.log, &logged),
+                Output::Answer(question, answer) => shared.questions.answer(question, answer),
+            }
+        }
+        if !moved {
+            break;
+        }
+    }
+    drop(queue);
+    shared.peers.wake();
+}
+
+/// What is under way is brought to its end: receive and send have ended before.
+async fn finish(shared: &Shared, threads: &mut Threads) {
+    let patience = tokio::time::sleep(FINISH_PATIENCE);
+    tokio::pin!(patience);
+    loop {
+        run_machines(shared, threads, shared.now());
+        if shared.queue.borrow().is_settled() {
+            return shared.log.flush(FINISH_PATIENCE);
+        }
+        let wakeup = shared.queue.borrow().next_wakeup();
+        tokio::select! {
+            done = threads.done() => match done {
+                Some(done) => take(shared, done),
+                None => return,
+            },
+            () = until(wakeup, shared.now()) => {}
+            () = &mut patience => return,
+        }
+    }
+}
+
+fn write(log: &Log, logged: &Logged) {
+    match logged {
+        Logged::Bounce { about, notice, kind, to, recipients } => {
+            let kind = format!("{kind:?}").to_lowercase();
+            log.event(Verb::Bounce)
+                .id(*about)
+                .text("notice", &notice.to_string())
+                .text("kind", &kind)
+                .text("to", to)
+                .number("recipients", *recipients as u64)
+                .emit();
+        }
+        Logged::Silent { message, silent } => {
+            for (_, report) in &silent.recipients {
+                let why = format!("{:?}", silent.why);
+                log.event(Verb::Bounce)
+                    .id(*message)
+                    .text("kind", "none")
+                    .text("why", &why)
+                    .reply(&report.reply)
+                    .emit();
+            }
+        }
+        Logged::Retire { message } => log.event(Verb::Retire).id(*message).emit(),
+        Logged::Alarm(alarm) => log.warn(&alarm.to_string()),
+        Logged::Damaged { message, text } => {
+            log.event(Verb::Attempt).id(*message).status("damaged").text("text", text).emit();
+        }
+    }
+}
+
+/// The key of a sending process.
+fn sender_key(role: Role, instance: u16) -> Option<SenderKey> {
+    matches!(role, Role::Send | Role::Local).then_some(SenderKey(role, instance))
+}

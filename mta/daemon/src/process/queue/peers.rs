@@ -1,0 +1,129 @@
+//! The streams to the receiving and sending processes: one task each.
+//!
+//! Must never hold a borrow of the queue across an await.
+
+use super::{Shared, sender_key};
+use crate::io::stream::Stream;
+use bytes::{Bytes, BytesMut};
+use link::LinkError;
+use link::control::Role;
+use queue::Queue;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::io::Result;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+/// The streams by role and number.
+#[derive(Default)]
+pub struct Peers(RefCell<HashMap<(Role, u16), Peer>>);
+
+struct Peer {
+    /// There may be frames to write.
+    output: Rc<Notify>,
+    task: AbortHandle,
+}
+
+impl Peers {
+    /// Who is there.
+    pub fn names(&self) -> Vec<(Role, u16)> {
+        let mut names: Vec<_> = self.0.borrow().keys().copied().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Has all streams look for frames to write.
+    pub fn wake(&self) {
+        self.0.borrow().values().for_each(|peer| peer.output.notify_one());
+    }
+}
+
+/// Attends to a new stream; a former one of the same peer ends.
+pub fn attend(shared: &Rc<Shared>, role: Role, instance: u16, fd: OwnedFd) -> Result<()> {
+    let stream = Stream::new(fd)?;
+    let output = Rc::new(Notify::new());
+    let who = Who { role, instance };
+    if let Some(former) = shared.peers.0.borrow_mut().remove(&(role, instance)) {
+        former.task.abort();
+    }
+    who.connected(shared);
+    let task = converse(shared.clone(), who, stream, output.clone());
+    let task = tokio::task::spawn_local(task).abort_handle();
+    shared.peers.0.borrow_mut().insert((role, instance), Peer { output, task });
+    shared.moved.notify_one();
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct Who {
+    role: Role,
+    instance: u16,
+}
+
+impl Who {
+    fn connected(self, shared: &Shared) {
+        let now = shared.now();
+        let mut queue = shared.queue.borrow_mut();
+        match sender_key(self.role, self.instance) {
+            Some(key) => queue.sender_connected(key, now),
+            None => queue.receiver_connected(self.instance),
+        }
+    }
+
+    fn gone(self, shared: &Shared) {
+        let now = shared.now();
+        let mut queue = shared.queue.borrow_mut();
+        match sender_key(self.role, self.instance) {
+            Some(key) => queue.sender_gone(key, now),
+            None => queue.receiver_gone(self.instance),
+        }
+        shared.moved.notify_one();
+    }
+
+    fn input(self, shared: &Shared, input: &mut BytesMut) -> std::result::Result<(), LinkError> {
+        let now = shared.now();
+        let mut queue = shared.queue.borrow_mut();
+        match sender_key(self.role, self.instance) {
+            Some(key) => queue.sender_input(key, input, now),
+            None => queue.receiver_input(self.instance, input, now),
+        }
+    }
+
+    fn output(self, queue: &mut Queue) -> Option<&mut VecDeque<Bytes>> {
+        match sender_key(self.role, self.instance) {
+            Some(key) => queue.sender_output(key),
+            None => queue.receiver_output(self.instance),
+        }
+    }
+}
+
+async fn converse(shared: Rc<Shared>, who: Who, stream: Stream, output: Rc<Notify>) {
+    let ended = talk(&shared, who, stream, &output).await;
+    who.gone(&shared);
+    if let Err(error) = ended
+        && error.kind() != std::io::ErrorKind::UnexpectedEof
+    {
+        let name = who.role.name();
+        shared.log.warn(&format!("conversation with {name} {} ended: {error}", who.instance));
+    }
+}
+
+async fn talk(shared: &Shared, who: Who, mut stream: Stream, output: &Notify) -> Result<()> {
+    loop {
+        let written = {
+            let mut queue = shared.queue.borrow_mut();
+            let Some(frames) = who.output(&mut queue) else { return Ok(()) };
+            frames.is_empty() || stream.write(frames)?
+        };
+        tokio::select! {
+            ready = stream.ready(!written) => ready?,
+            () = output.notified() => continue,
+        }
+        if let Some(input) = stream.read()? {
+            who.input(shared, input).map_err(std::io::Error::other)?;
+            shared.moved.notify_one();
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Receive: talks to clients. Owns listening sockets and a stream to queue, nothing else.
+//!
+//! Must never touch a file, open a connection, or say `250` to a body without a `Durable`.
+//!
+//! | accepts from | messages |
+//! |---|---|
+//! | master | `Settings`, `Listener`, `Peer`, `Begin`, `Drain` |
+//! | queue | `Welcome`, `Committed`, `Known`, `Unknown`, `Refused`, `Credit`, `Taken` |
+//! | clients | SMTP or LMTP |
+
+mod conversation;
+mod guests;
+mod promises;
+mod socket;
+
+use super::child::{Orders, Start, runtime};
+use super::wiring;
+use crate::jail::{self, Profile};
+use crate::log::{Log, Verb};
+use crate::settings::{Handed, Listen, ListenAddress};
+use conversation::Conversation;
+use guests::{Guests, Stay};
+use link::control::{FromMaster, Role, ToMaster};
+use mail::Address;
+use policy::ConnectionLimits;
+use promises::Promises;
+use smtp::server::{Server, Verdict};
+use socket::{Listener, Socket};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind, Result};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{AbortHandle, LocalSet};
+use world::Chance;
+
+/// Bytes read from a client at once, into one buffer that all share.
+const SCRATCH_BYTES: usize = 64 << 10;
+/// Pause after `accept` failed for want of descriptors or memory (N107).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Descriptors that are no connections.
+const OPEN_FILES_BESIDES: u64 = 64;
+/// Streams to queue that can wait to be taken over.
+const STREAMS_MAX: usize = 4;
+
+/// What all sessions share.
+pub struct Shared {
+    promises: Rc<Promises>,
+    scratch: RefCell<Box<[u8]>>,
+    stopping: Stopping,
+    log: Log,
+    clock: world::real::Clock,
+    policy: RefCell<Rc<policy::Policy>>,
+    guests: Guests,
+}
+
+/// One listener as it is in force.
+pub struct Listening {
+    server: Arc<Server>,
+    limits: ConnectionLimits,
+}
+
+/// Our own end, once it has been ordered.
+#[derive(Default)]
+pub struct Stopping(Cell<bool>, Notify);
+
+impl Stopping {
+    fn begin(&self) {
+        self.0.set(true);
+        self.1.notify_waiters();
+    }
+
+    /// Comes back when the end has been ordered.
+    pub async fn wait(&self) {
+        let ordered = self.1.notified();
+        if !self.0.get() {
+            ordered.await;
+        }
+    }
+}
+
+impl Shared {
+    /// May this client send to this recipient?
+    fn judge(&self, client: Option<IpAddr>, recipient: &Address) -> Verdict {
+        match self.policy.borrow().recipient(client, recipient) {
+            policy::Verdict::Accept => Verdict::Accept,
+            policy::Verdict::Defer(reply) => Verdict::Defer(reply),
+            policy::Verdict::Reject(reply) => Verdict::Reject(reply),
+        }
+    }
+}
+
+/// Runs the role.
+pub fn run(start: Start) -> Result<()> {
+    let settings = &start.handed.settings;
+    let open_files = u64::from(settings.limits.connections) + OPEN_FILES_BESIDES;
+    let privilege = wiring::privilege(jail::Role::Receive, settings);
+    let profile = Profile::new(jail::Role::Receive, privilege)
+        .ends_with(wiring::parent())
+        .open_files(open_files);
+    let confined = jail::confine(&profile).map_err(Error::other)?;
+    let log = Log::start("receive", wiring::log_style(settings))?;
+    let runtime = runtime()?;
+    confined.seal().map_err(Error::other)?;
+    LocalSet::new().block_on(&runtime, serve(start, log))
+}
+
+async fn serve(start: Start, log: Log) -> Result<()> {
+    let Start { control, handed, listeners, peers, .. } = start;
+    let clock = world::real::Clock;
+    let promises = Promises::new(world::real::Chance.u64(), clock);
+    let shared = Rc::new(Shared {
+        promises: promises.clone(),
+        scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
+        stopping: Stopping::default(),
+        log,
+        clock,
+        policy: RefCell::new(Rc::new(wiring::policy(&handed))),
+        guests: Guests::default(),
+    });
+    let (streams, queue) = mpsc::channel(STREAMS_MAX);
+    tokio::task::spawn_local(promises.serve(queue));
+    for (_, _, fd) in peers {
+        let _ = streams.try_send(fd);
+    }
+    let mut doors = Doors::new(shared.clone());
+    doors.open(&handed, listeners)?;
+    let orders = Orders::new(control)?;
+    orders.say(&ToMaster::Ready)?;
+    obey(&orders, &shared, &mut doors, handed, &streams).await
+}
+
+async fn obey(
+    orders: &Orders,
+    shared: &Rc<Shared>,
+    doors: &mut Doors,
+    mut handed: Handed,
+    streams: &mpsc::Sender<OwnedFd>,
+) -> Result<()> {
+    let mut listeners = Vec::new();
+    loop {
+        match orders.next().await? {
+            None => return Ok(()),
+            Some((FromMaster::Peer { role: Role::Queue, .. }, Some(fd))) => {
+                let _ = streams.send(fd).await;
+            }
+            Some((FromMaster::Settings, Some(fd))) => match crate::settings::open(fd) {
+                Ok(next) => handed = next,
+                Err(error) => shared.log.warn(&format!("settings not taken over: {error}")),
+            },
+            Some((FromMaster::Listener { index }, Some(fd))) => listeners.push((index, fd)),
+            Some((FromMaster::Begin, _)) => {
+                *shared.policy.borrow_mut() = Rc::new(wiring::policy(&handed));
+                doors.open(&handed, std::mem::take(&mut listeners))?;
+                orders.say(&ToMaster::Reloaded)?;
+            }
+            Some((FromMaster::Drain, _)) => {
+                doors.close();
+                shared.stopping.begin();
+                shared.guests.all_gone().await;
+                return Ok(());
+            }
+            Some(_) => return Err(Error::other("master said what receive does not accept")),
+        }
+    }
+}
+
+/// The listening sockets and who watches them.
+struct Doors {
+    shared: Rc<Shared>,
+    watches: BTreeMap<u16, AbortHandle>,
+}
+
+impl Doors {
+    fn new(shared: Rc<Shared>) -> Doors {
+        Doors { shared, watches: BTreeMap::new() }
+    }
+
+    /// Watches these in place of all before; sessions that are open stay open.
+    fn open(&mut self, handed: &Handed, listeners: Vec<(u16, OwnedFd)>) -> Result<()> {
+        self.close();
+        for (index, fd) in listeners {
+            let Some(listen) = handed.settings.listen.get(usize::from(index)) else { continue };
+            let unix = matches!(listen.address, ListenAddress::Unix(_));
+            let listener = Listener::new(fd, unix)?;
+            let listening = Rc::new(listening(handed, listen));
+            let watch = watch(self.shared.clone(), listener, listening);
+            self.watches.insert(index, tokio::task::spawn_local(watch).abort_handle());
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        std::mem::take(&mut self.watches).into_values().for_each(|watch| watch.abort());
+    }
+}
+
+fn listening(handed: &Handed, listen: &Listen) -> Listening {
+    let settings = &handed.settings;
+    let share = |limit: u32| limit.div_ceil(settings.processes.receive.max(1));
+    let limits = settings.connections(listen);
+    let limits = ConnectionLimits {
+        connections_max: share(limits.connections_max),
+        connections_per_client_max: share(limits.connections_per_client_max),
+    };
+    Listening { server: Server::new(settings.smtp(listen)), limits }
+}
+
+async fn watch(shared: Rc<Shared>, listener: Listener, listening: Rc<Listening>) {
+    loop {
+        match listener.accept().await {
+            Ok((socket, client)) => {
+                let client = client.map(socket::canonical);
+                admit(&shared, &listening, socket, client);
+            }
+            // Not open yet: master opens the ports when queue has recovered.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            Err(error) => {
+                shared.log.warn(&format!("cannot accept connections for now: {error}"));
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client: Option<IpAddr>) {
+    let trusted = shared.policy.borrow().is_trusted(client);
+    match shared.guests.enter(client, listening.limits, trusted) {
+        Ok(stay) => {
+            let conversation = Conversation::new(shared.clone(), listening, socket, client);
+            tokio::task::spawn_local(attend(conversation, stay));
+        }
+        Err(reply) => {
+            let mut goodbye = Vec::new();
+            reply.encode(&mut goodbye);
+            let _ = socket.try_write(&goodbye);
+            let log = shared.log.event(Verb::Receive).client(&conversation::whom(client));
+            log.reply(&reply).status("refused").emit();
+        }
+    }
+}
+
+async fn attend(conversation: Conversation, stay: Stay) {
+    conversation.run().await;
+    drop(stay);
+}

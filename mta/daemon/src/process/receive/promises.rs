@@ -1,0 +1,180 @@
+//! The conversation with the queue process: bodies and envelopes out, promises back to the
+//! sessions that wait for them.
+//!
+//! Must never hold a `RefCell` borrow across an await.
+
+use crate::io::stream::Stream;
+use link::receive::{ReceiverEnd, ReceiverEvent, Refusal};
+use mail::{Durable, Envelope, Instant};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use tokio::sync::{Notify, mpsc, oneshot};
+use world::Clock;
+
+/// What became of a message that was handed over.
+#[derive(Debug)]
+pub enum Answer {
+    /// It is durable.
+    Promised(Durable),
+    /// It was not taken.
+    Refused(Refusal),
+    /// Nobody knows: close without a reply (RFC 1047).
+    Abandoned,
+}
+
+/// The receiving end, shared by all sessions.
+#[derive(Debug)]
+pub struct Promises {
+    end: RefCell<ReceiverEnd>,
+    waiting: RefCell<HashMap<u64, oneshot::Sender<Answer>>>,
+    next_number: Cell<u64>,
+    output: Notify,
+    credit: Notify,
+    clock: world::real::Clock,
+}
+
+impl Promises {
+    /// `origin` is drawn at random.
+    pub fn new(origin: u64, clock: world::real::Clock) -> Rc<Promises> {
+        Rc::new(Promises {
+            end: RefCell::new(ReceiverEnd::new(crate::io::BUILD, origin)),
+            waiting: RefCell::default(),
+            next_number: Cell::new(1),
+            output: Notify::new(),
+            credit: Notify::new(),
+            clock,
+        })
+    }
+
+    /// A number for a new transaction.
+    pub fn begin(&self) -> u64 {
+        self.next_number.replace(self.next_number.get() + 1)
+    }
+
+    /// Waits until this session may hand over more.
+    pub async fn credit(&self, number: u64) {
+        loop {
+            let credit = self.credit.notified();
+            tokio::pin!(credit);
+            credit.as_mut().enable();
+            if self.end.borrow_mut().may_stage(number) {
+                return;
+            }
+            credit.await;
+        }
+    }
+
+    /// Hands over a part of a body.
+    pub fn stage(&self, number: u64, bytes: &[u8]) {
+        self.end.borrow_mut().stage(number, bytes);
+        self.output.notify_one();
+    }
+
+    /// Gives up what was handed over.
+    pub fn unstage(&self, number: u64) {
+        self.end.borrow_mut().unstage(number);
+        self.output.notify_one();
+    }
+
+    /// Hands over the rest and the envelope, and waits for what becomes of it.
+    pub async fn accept(&self, number: u64, envelope: Envelope, last: &[u8]) -> Answer {
+        let (tell, told) = oneshot::channel();
+        self.waiting.borrow_mut().insert(number, tell);
+        self.end.borrow_mut().accept(number, envelope, last);
+        self.dispatch();
+        self.output.notify_one();
+        told.await.unwrap_or(Answer::Abandoned)
+    }
+
+    /// Serves one stream to a queue process after the other, for ever.
+    pub async fn serve(self: Rc<Self>, mut streams: mpsc::Receiver<OwnedFd>) {
+        let mut stream = None;
+        loop {
+            let next = match stream.take() {
+                Some(next) => Some(next),
+                None => self.wait_for_stream(&mut streams).await,
+            };
+            let Some(fd) = next else { return };
+            self.end.borrow_mut().connected(self.now());
+            if let Ok(open) = Stream::new(fd) {
+                tokio::select! {
+                    biased;
+                    newer = streams.recv() => stream = newer,
+                    _ = self.converse(open) => {}
+                }
+            }
+            self.end.borrow_mut().disconnected(self.now());
+        }
+    }
+
+    async fn wait_for_stream(&self, streams: &mut mpsc::Receiver<OwnedFd>) -> Option<OwnedFd> {
+        loop {
+            tokio::select! {
+                next = streams.recv() => return next,
+                () = self.timeout() => {}
+            }
+        }
+    }
+
+    async fn converse(&self, mut stream: Stream) -> std::io::Result<()> {
+        let mut written = false;
+        loop {
+            if !written {
+                written = stream.write(self.end.borrow_mut().output())?;
+            }
+            tokio::select! {
+                ready = stream.ready(!written) => ready?,
+                () = self.output.notified() => {
+                    written = false;
+                    continue;
+                }
+                () = self.timeout() => {}
+            }
+            if let Some(input) = stream.read()? {
+                self.end.borrow_mut().handle(input).map_err(std::io::Error::other)?;
+                self.dispatch();
+                written = false;
+            }
+        }
+    }
+
+    /// Waits for the moment at which answers have been waited for too long, and gives them up.
+    async fn timeout(&self) {
+        let by = self.end.borrow().next_wakeup();
+        match by {
+            Some(by) => tokio::time::sleep(by.since(self.now())).await,
+            None => std::future::pending().await,
+        }
+        self.end.borrow_mut().handle_timeout(self.now());
+        self.dispatch();
+    }
+
+    fn dispatch(&self) {
+        loop {
+            let Some(event) = self.end.borrow_mut().poll() else { return };
+            match event {
+                ReceiverEvent::Promised { number, durable } => {
+                    self.answer(number, Answer::Promised(durable));
+                }
+                ReceiverEvent::Refused { number, refusal } => {
+                    self.answer(number, Answer::Refused(refusal));
+                }
+                ReceiverEvent::Abandoned { number } => self.answer(number, Answer::Abandoned),
+                ReceiverEvent::Credit => self.credit.notify_waiters(),
+            }
+        }
+    }
+
+    /// A session that has gone in the meantime hears nothing: its mail is queued all the same.
+    fn answer(&self, number: u64, answer: Answer) {
+        if let Some(tell) = self.waiting.borrow_mut().remove(&number) {
+            let _ = tell.send(answer);
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now().monotonic
+    }
+}

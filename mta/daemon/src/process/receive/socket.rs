@@ -1,0 +1,98 @@
+//! A client's connection, over TCP or a Unix socket.
+//!
+//! Must never hold a buffer while nothing is read: ten thousand idle clients cost next to nothing.
+
+use std::io::Result;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// A connection.
+#[derive(Debug)]
+pub enum Socket {
+    /// TCP.
+    Tcp(TcpStream),
+    /// A Unix socket.
+    Unix(UnixStream),
+}
+
+/// Where connections come from.
+#[derive(Debug)]
+pub enum Listener {
+    /// TCP.
+    Tcp(TcpListener),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Takes over a listening, non-blocking descriptor.
+    pub fn new(fd: OwnedFd, unix: bool) -> Result<Listener> {
+        if unix {
+            return Ok(Listener::Unix(UnixListener::from_std(fd.into())?));
+        }
+        Ok(Listener::Tcp(TcpListener::from_std(fd.into())?))
+    }
+
+    /// The next connection, and its client's address where it has one.
+    pub async fn accept(&self) -> Result<(Socket, Option<SocketAddr>)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (socket, client) = listener.accept().await?;
+                Ok((Socket::Tcp(socket), Some(client)))
+            }
+            Listener::Unix(listener) => {
+                let (socket, _) = listener.accept().await?;
+                Ok((Socket::Unix(socket), None))
+            }
+        }
+    }
+}
+
+/// IPv4 addresses mapped into IPv6 are the IPv4 addresses they stand for.
+pub fn canonical(client: SocketAddr) -> IpAddr {
+    client.ip().to_canonical()
+}
+
+impl Socket {
+    /// Reads what is there.
+    pub fn try_read(&self, into: &mut [u8]) -> Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.try_read(into),
+            Socket::Unix(socket) => socket.try_read(into),
+        }
+    }
+
+    /// Writes what goes.
+    pub fn try_write(&self, from: &[u8]) -> Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.try_write(from),
+            Socket::Unix(socket) => socket.try_write(from),
+        }
+    }
+
+    /// Waits for something to read.
+    pub async fn readable(&self) -> Result<()> {
+        match self {
+            Socket::Tcp(socket) => socket.readable().await,
+            Socket::Unix(socket) => socket.readable().await,
+        }
+    }
+
+    /// Waits for room to write.
+    pub async fn writable(&self) -> Result<()> {
+        match self {
+            Socket::Tcp(socket) => socket.writable().await,
+            Socket::Unix(socket) => socket.writable().await,
+        }
+    }
+
+    /// Says that nothing more will be written.
+    pub fn shut(&self) {
+        let how = rustix::net::Shutdown::Write;
+        let _ = match self {
+            Socket::Tcp(socket) => rustix::net::shutdown(socket, how),
+            Socket::Unix(socket) => rustix::net::shutdown(socket, how),
+        };
+    }
+}

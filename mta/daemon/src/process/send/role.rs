@@ -1,0 +1,129 @@
+//! The send role: jailed, wired to queue and to the log.
+//!
+//! Must never open a file: it has no directory at all.
+
+use super::{Ended, Journal, Order, run as serve};
+use crate::io::BUILD;
+use crate::jail::{self, Profile};
+use crate::log::{Log, Verb};
+use crate::process::child::{Orders, Start, runtime};
+use crate::process::wiring;
+use link::control::{FromMaster, Role, ToMaster};
+use mail::{Now, Outcome};
+use std::io::{Error, Result};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use world::Chance;
+
+/// Orders that can wait.
+const ORDERS_MAX: usize = 8;
+/// Descriptors beside connections to next hops.
+const OPEN_FILES_BESIDES: u64 = 512;
+
+/// Runs the role.
+pub fn run(start: Start) -> Result<()> {
+    let settings = &start.handed.settings;
+    let open_files = u64::from(settings.queue.attempts_in_flight_max) + OPEN_FILES_BESIDES;
+    let privilege = wiring::privilege(jail::Role::Send, settings);
+    let profile = Profile::new(jail::Role::Send, privilege)
+        .ends_with(wiring::parent())
+        .open_files(open_files);
+    let confined = jail::confine(&profile).map_err(Error::other)?;
+    let log = Log::start("send", wiring::log_style(settings))?;
+    let runtime = runtime()?;
+    confined.seal().map_err(Error::other)?;
+    runtime.block_on(work(start, log))
+}
+
+async fn work(start: Start, log: Log) -> Result<()> {
+    let life = world::real::Chance.u64();
+    let setup = wiring::send(&start.handed, BUILD, life, Box::new(Written(log.clone())));
+    let (give, take) = mpsc::channel(ORDERS_MAX);
+    for (_, _, fd) in start.peers {
+        let _ = give.try_send(Order::Queue(fd.into()));
+    }
+    let orders = Orders::new(start.control)?;
+    orders.say(&ToMaster::Ready)?;
+    tokio::select! {
+        () = serve(setup, take) => Ok(()),
+        ended = obey(&orders, give, &log) => ended,
+    }
+}
+
+/// Comes back when master is gone; a drain ends the other branch.
+async fn obey(orders: &Orders, give: mpsc::Sender<Order>, log: &Log) -> Result<()> {
+    loop {
+        match orders.next().await? {
+            None => return Ok(()),
+            Some((FromMaster::Peer { role: Role::Queue, .. }, Some(fd))) => {
+                let _ = give.send(Order::Queue(fd.into())).await;
+            }
+            Some((FromMaster::Drain, _)) => {
+                let _ = give.send(Order::Drain).await;
+            }
+            // Names, servers and timeouts of a running process stay; queue decides all else.
+            Some((FromMaster::Settings, _)) => {
+                log.info("settings for new connections are taken over at the next start");
+                orders.say(&ToMaster::Reloaded)?;
+            }
+            Some(_) => return Err(Error::other("master said what send does not accept")),
+        }
+    }
+}
+
+/// One line for each recipient of each attempt.
+struct Written(Log);
+
+impl Journal for Written {
+    fn ended(&mut self, ended: &Ended<'_>) {
+        let arrived = ended.attempt.arrived;
+        let times = ended.times;
+        let delay = times.ended.wall.since(arrived);
+        let due = ended.attempt.due;
+        let stations = [
+            (Verb::Schedule, due.since(arrived)),
+            (Verb::Route, between(times.taken, times.begun)),
+            (Verb::Attempt, between(times.begun, times.ended)),
+        ];
+        for (recipient, outcome) in ended.recipients.iter().zip(ended.outcomes) {
+            write(&self.0, ended, recipient, outcome, delay, &stations);
+        }
+    }
+
+    fn trouble(&mut self, what: &str) {
+        self.0.warn(what);
+    }
+}
+
+fn between(from: Now, to: Now) -> Duration {
+    to.monotonic.since(from.monotonic)
+}
+
+fn write(
+    log: &Log,
+    ended: &Ended<'_>,
+    recipient: &mail::Recipient,
+    outcome: &Outcome,
+    delay: Duration,
+    stations: &[(Verb, Duration)],
+) {
+    let report = outcome.report();
+    let status = match outcome {
+        Outcome::Delivered { .. } => "sent",
+        Outcome::Deferred(_) => "deferred",
+        Outcome::Failed(_) => "bounced",
+    };
+    let event = log
+        .event(Verb::Attempt)
+        .id(ended.attempt.message)
+        .from(&ended.attempt.sender)
+        .to(&recipient.address)
+        .relay(&report.peer)
+        .delay(delay)
+        .delays(stations);
+    let event = match report.reply.enhanced {
+        Some(code) => event.dsn(code),
+        None => event,
+    };
+    event.status(status).reply(&report.reply).emit();
+}

@@ -1,0 +1,117 @@
+//! The settings as each machine wants them.
+//!
+//! Must never decide anything that the settings do not say.
+
+use crate::jail::{self, Privilege};
+use crate::log::Style;
+use crate::settings::{self, Handed, Listen, Settings};
+use link::control::Role;
+use mail::Address;
+use policy::Policy;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Memory in the queue process for messages that are about to be tried.
+const SHELF_BYTES_MAX: usize = 64 << 20;
+/// A bounce returns a message whole up to this many bytes, beyond it the headers.
+const BOUNCE_BYTES_MAX: u64 = 50_000;
+/// Attempts that one sending process takes at once, beyond its connections.
+const ATTEMPTS_SLACK: u32 = 2;
+
+/// How this process writes its log.
+pub fn log_style(settings: &Settings) -> Style {
+    Style::of_stderr(settings.log.format, settings.log.level)
+}
+
+/// As what a role runs.
+pub fn privilege(role: jail::Role, settings: &Settings) -> Privilege {
+    if !rustix::process::geteuid().is_root() {
+        return Privilege::Ordinary;
+    }
+    Privilege::Root(jail::user_of(role, settings.processes.ids_first, jail::account))
+}
+
+/// A role of the conversations as the jail names it.
+pub fn jail_role(role: Role) -> jail::Role {
+    match role {
+        Role::Master => jail::Role::Master,
+        Role::Config => jail::Role::Config,
+        Role::Receive => jail::Role::Receive,
+        Role::Queue => jail::Role::Queue,
+        Role::Send => jail::Role::Send,
+        Role::Local => jail::Role::Local,
+    }
+}
+
+/// Ends with master.
+pub fn parent() -> i32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
+}
+
+/// Who may send what.
+pub fn policy(handed: &Handed) -> Policy {
+    let own = own_addresses(&handed.settings).into_iter().collect();
+    handed.settings.policy(&handed.surroundings, own)
+}
+
+/// The addresses that we listen at, as far as they name one.
+fn own_addresses(settings: &Settings) -> Vec<IpAddr> {
+    let address = |listen: &Listen| match &listen.address {
+        settings::ListenAddress::Tcp(address) if !address.ip().is_unspecified() => {
+            Some(address.ip())
+        }
+        _ => None,
+    };
+    settings.listen.iter().filter_map(address).collect()
+}
+
+/// The queue process.
+pub fn queue(handed: &Handed) -> queue::Settings {
+    let settings = &handed.settings;
+    let postmaster = format!("MAILER-DAEMON@{}", settings.hostname);
+    queue::Settings {
+        hostname: settings.hostname.to_string(),
+        postmaster: Address::parse(&postmaster, true).expect("a host name makes a domain"),
+        routes: settings.routes(),
+        scheduler: settings.scheduler(),
+        bounce_bytes_max: BOUNCE_BYTES_MAX,
+        shelf_bytes_max: SHELF_BYTES_MAX,
+        credit_bytes: settings.limits.session_memory_bytes_max,
+        receivers: u16::try_from(settings.processes.receive).unwrap_or(u16::MAX),
+    }
+}
+
+/// A sending process.
+pub fn send(
+    handed: &Handed,
+    build: u64,
+    life: u64,
+    journal: Box<dyn super::send::Journal>,
+) -> super::send::Setup {
+    let settings = &handed.settings;
+    let in_flight = settings.queue.attempts_in_flight_max;
+    let ourselves = delivery::Ourselves {
+        names: vec![settings.hostname.as_str().into()],
+        addresses: own_addresses(settings),
+    };
+    super::send::Setup {
+        build,
+        life,
+        attempts_max: in_flight.saturating_mul(ATTEMPTS_SLACK),
+        connections_max: in_flight as usize,
+        idle: std::time::Duration::from_secs(5),
+        client: Arc::new(smtp::client::Config {
+            helo: settings.hostname.as_str().into(),
+            ..smtp::client::Config::default()
+        }),
+        rules: Arc::new(delivery::Rules { ourselves, ..delivery::Rules::default() }),
+        limits: delivery::Limits::default(),
+        resolver: crate::resolve::Resolver::new(&crate::resolve::Sources {
+            servers: &settings.dns.servers,
+            resolv_conf: &handed.surroundings.resolv_conf,
+            hosts: &handed.surroundings.hosts,
+            timeout: settings.dns.timeout,
+        }),
+        journal,
+    }
+}
