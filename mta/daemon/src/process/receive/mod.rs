@@ -24,11 +24,12 @@ use link::control::{FromMaster, Role, ToMaster};
 use mail::Address;
 use policy::ConnectionLimits;
 use promises::Promises;
+use rustix::net::sockopt::socket_acceptconn;
 use smtp::server::{Server, Verdict};
 use socket::{Listener, Socket};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, Result};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -40,6 +41,8 @@ use world::Chance;
 
 /// Bytes read from a client at once, into one buffer that all share.
 const SCRATCH_BYTES: usize = 64 << 10;
+/// Between two looks whether master has opened a port.
+const LISTEN_PAUSE: Duration = Duration::from_millis(5);
 /// Pause after `accept` failed for want of descriptors or memory (N107).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Descriptors that are no connections.
@@ -186,9 +189,8 @@ impl Doors {
         for (index, fd) in listeners {
             let Some(listen) = handed.settings.listen.get(usize::from(index)) else { continue };
             let unix = matches!(listen.address, ListenAddress::Unix(_));
-            let listener = Listener::new(fd, unix)?;
             let listening = Rc::new(listening(handed, listen));
-            let watch = watch(self.shared.clone(), listener, listening);
+            let watch = watch(self.shared.clone(), fd, unix, listening);
             self.watches.insert(index, tokio::task::spawn_local(watch).abort_handle());
         }
         Ok(())
@@ -210,16 +212,21 @@ fn listening(handed: &Handed, listen: &Listen) -> Listening {
     Listening { server: Server::new(settings.smtp(listen)), limits }
 }
 
-async fn watch(shared: Rc<Shared>, listener: Listener, listening: Rc<Listening>) {
+async fn watch(shared: Rc<Shared>, fd: OwnedFd, unix: bool, listening: Rc<Listening>) {
+    // Master opens the ports when queue has recovered. A socket that does not listen yet would
+    // look hung up to epoll, and tokio never forgets that.
+    while let Ok(false) = socket_acceptconn(&fd) {
+        tokio::time::sleep(LISTEN_PAUSE).await;
+    }
+    let listener = match Listener::new(fd, unix) {
+        Ok(listener) => listener,
+        Err(error) => return shared.log.error(&format!("cannot watch a port: {error}")),
+    };
     loop {
         match listener.accept().await {
             Ok((socket, client)) => {
                 let client = client.map(socket::canonical);
                 admit(&shared, &listening, socket, client);
-            }
-            // Not open yet: master opens the ports when queue has recovered.
-            Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
             Err(error) => {
                 shared.log.warn(&format!("cannot accept connections for now: {error}"));
