@@ -91,7 +91,7 @@ pub struct Times {
 /// What the starter of the process says while it runs.
 #[derive(Debug)]
 pub enum Order {
-    /// A non-blocking stream to the queue process; replaces the former one.
+    /// A stream to the queue process; replaces the former one.
     Queue(UnixStream),
     /// Take nothing new, end what is under way, end.
     Drain,

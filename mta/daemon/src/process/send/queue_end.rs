@@ -8,6 +8,7 @@ use super::office::Office;
 use bytes::{Buf, BytesMut};
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
@@ -15,6 +16,9 @@ use tokio::sync::mpsc;
 const WRITE_BYTES_MAX: usize = 256 * 1024;
 /// Room for one read.
 const READ_BYTES: usize = 256 * 1024;
+
+/// How long a drain waits for what is under way; what is not done then is tried again later.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(8);
 
 /// A stream to a queue process, with what is half read and half written of it.
 struct Conversation {
@@ -47,7 +51,7 @@ pub async fn serve(office: Rc<Office>, mut orders: mpsc::Receiver<Order>) {
             },
         };
         match order {
-            Some(Order::Queue(stream)) => match UnixStream::from_std(stream) {
+            Some(Order::Queue(stream)) => match adopt(stream) {
                 Ok(stream) => {
                     office.end.borrow_mut().connected();
                     office.fetch_again();
@@ -55,9 +59,17 @@ pub async fn serve(office: Rc<Office>, mut orders: mpsc::Receiver<Order>) {
                 }
                 Err(error) => office.trouble(&format!("no conversation with queue: {error}")),
             },
-            Some(Order::Drain) | None => return drain(&office, current).await,
+            Some(Order::Drain) | None => {
+                let _ = tokio::time::timeout(DRAIN_TIME_MAX, drain(&office, current)).await;
+                return;
+            }
         }
     }
+}
+
+fn adopt(stream: std::os::unix::net::UnixStream) -> io::Result<UnixStream> {
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream)
 }
 
 /// Lets the connections end what they have begun; results still go out.

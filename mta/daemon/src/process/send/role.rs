@@ -2,16 +2,14 @@
 //!
 //! Must never open a file: it has no directory at all.
 
-use super::{Ended, Journal, Order, run as serve};
+use super::{Order, run as serve};
 use crate::io::BUILD;
 use crate::jail::{self, Profile};
-use crate::log::{Log, Verb};
+use crate::log::Log;
 use crate::process::child::{Orders, Start, runtime};
 use crate::process::wiring;
 use link::control::{FromMaster, Role, ToMaster};
-use mail::{Now, Outcome};
 use std::io::{Error, Result};
-use std::time::Duration;
 use tokio::sync::mpsc;
 use world::Chance;
 
@@ -37,7 +35,7 @@ pub fn run(start: Start) -> Result<()> {
 
 async fn work(start: Start, log: Log) -> Result<()> {
     let life = world::real::Chance.u64();
-    let setup = wiring::send(&start.handed, BUILD, life, Box::new(Written(log.clone())));
+    let setup = wiring::send(&start.handed, BUILD, life, Box::new(log.clone()));
     let (give, take) = mpsc::channel(ORDERS_MAX);
     for (_, _, fd) in start.peers {
         let _ = give.try_send(Order::Queue(fd.into()));
@@ -69,61 +67,4 @@ async fn obey(orders: &Orders, give: mpsc::Sender<Order>, log: &Log) -> Result<(
             Some(_) => return Err(Error::other("master said what send does not accept")),
         }
     }
-}
-
-/// One line for each recipient of each attempt.
-struct Written(Log);
-
-impl Journal for Written {
-    fn ended(&mut self, ended: &Ended<'_>) {
-        let arrived = ended.attempt.arrived;
-        let times = ended.times;
-        let delay = times.ended.wall.since(arrived);
-        let due = ended.attempt.due;
-        let stations = [
-            (Verb::Schedule, due.since(arrived)),
-            (Verb::Route, between(times.taken, times.begun)),
-            (Verb::Attempt, between(times.begun, times.ended)),
-        ];
-        for (recipient, outcome) in ended.recipients.iter().zip(ended.outcomes) {
-            write(&self.0, ended, recipient, outcome, delay, &stations);
-        }
-    }
-
-    fn trouble(&mut self, what: &str) {
-        self.0.warn(what);
-    }
-}
-
-fn between(from: Now, to: Now) -> Duration {
-    to.monotonic.since(from.monotonic)
-}
-
-fn write(
-    log: &Log,
-    ended: &Ended<'_>,
-    recipient: &mail::Recipient,
-    outcome: &Outcome,
-    delay: Duration,
-    stations: &[(Verb, Duration)],
-) {
-    let report = outcome.report();
-    let status = match outcome {
-        Outcome::Delivered { .. } => "sent",
-        Outcome::Deferred(_) => "deferred",
-        Outcome::Failed(_) => "bounced",
-    };
-    let event = log
-        .event(Verb::Attempt)
-        .id(ended.attempt.message)
-        .from(&ended.attempt.sender)
-        .to(&recipient.address)
-        .relay(&report.peer)
-        .delay(delay)
-        .delays(stations);
-    let event = match report.reply.enhanced {
-        Some(code) => event.dsn(code),
-        None => event,
-    };
-    event.status(status).reply(&report.reply).emit();
 }
