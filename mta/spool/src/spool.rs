@@ -205,6 +205,12 @@ impl Spool {
         self.log.next.is_some()
     }
 
+    /// The disk fails again and again: what is handed in is kept in memory, so no new attempts should
+    /// begin until [`crate::Alarm::Healthy`].
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
     /// Everything handed in is durable or answered, and nothing is under way but the background.
     pub fn is_settled(&self) -> bool {
         let idle = |lane: &Lane| {

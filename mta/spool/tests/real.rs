@@ -10,8 +10,8 @@ use spool::{Class, IoDone, Output, Replay, Settings, Spool};
 use std::sync::mpsc;
 use std::time::Instant;
 use support::{envelope, now, read_with};
-use world::Clock as _;
 use world::real::{Clock, Disk};
+use world::{Clock as _, Disk as _};
 
 fn small() -> Settings {
     Settings {
@@ -200,6 +200,24 @@ fn s141_a_spool_deleted_under_a_running_daemon_promises_nothing_more() {
     }
     let _ = spool.accept(transaction(2), &to, b"", Clock.now());
     assert_eq!(run(&mut spool), 0);
+}
+
+#[test]
+fn s133_links_and_directories_named_like_segments_are_left_alone_and_do_not_stop_the_spool() {
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("segment-00000000");
+    std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+    std::fs::create_dir(directory.path().join("segment-00000001")).unwrap();
+    let disk = Disk::open(directory.path()).unwrap();
+    disk.create("format").unwrap();
+    disk.write_at("format", 0, b"posthaste spool 1\n").unwrap();
+    let (spool, report) = spool::open(&disk, small(), 1, &mut |_| {}).unwrap();
+    assert_eq!(report.strangers, ["segment-00000000", "segment-00000001"]);
+    let mut threads = Threads::new(&disk, spool);
+    accept(&mut threads, 1, 100);
+    threads.settle();
+    assert_eq!(threads.durable.len(), 1);
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
 }
 
 /// A spool of version 1 as it was written when version 1 was new. Made by

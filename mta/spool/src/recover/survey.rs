@@ -43,6 +43,12 @@ pub(super) fn survey(disk: &dyn Disk, segment_bytes: u32) -> Result<Survey, Open
             Some(File::Snapshot(which)) if entry.regular => {
                 survey.snapshots[usize::from(which)] = Some(entry.bytes);
             }
+            Some(File::Segment(slot)) => {
+                // A link or a pipe where a segment would be: its number is taken.
+                let taken = Found { bytes: 0, header: None, state: State::Kept };
+                survey.segments.insert(slot, taken);
+                survey.strangers.push(entry.name);
+            }
             _ => survey.strangers.push(entry.name),
         }
     }

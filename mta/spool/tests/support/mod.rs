@@ -74,6 +74,8 @@ pub struct Sent {
     pub recorded: usize,
     /// The message that bounced, if this is a bounce.
     pub bounce_of: Option<MessageId>,
+    /// Comes from an earlier life.
+    pub adopted: bool,
 }
 
 /// What must hold after any cut.
@@ -337,6 +339,7 @@ impl Machine {
             changes,
             recorded,
             bounce_of,
+            adopted: false,
         };
         assert!(self.ledger.sent.insert(message, sent).is_none(), "an id is used once");
     }
@@ -389,7 +392,9 @@ impl Machine {
             let at = chance.below(live.len() as u64) as usize;
             live.get(at).copied()
         };
-        match (self.chance.below(12), one(&mut self.chance)) {
+        // Mail comes and goes: with much of it there, more ends.
+        let luck = self.chance.below(if live.len() > 12 { 24 } else { 12 });
+        match (luck, one(&mut self.chance)) {
             (0..4, _) | (_, None) => {
                 let bytes = self.chance.below(3000);
                 let body = self.body(bytes);
@@ -458,6 +463,10 @@ impl Machine {
         let Some(state) = self.states.get(&message).cloned() else {
             let may_be_gone = !sent.durable || ended.is_some();
             assert!(may_be_gone, "{message} was promised and is lost");
+            let failed = |change: &Change| matches!(change, Change::Failed { .. });
+            if sent.durable && sent.changes.iter().any(failed) {
+                self.judge_bounce(message, "ended");
+            }
             return;
         };
         assert!(!sent.refused, "{message} was refused and is there");
@@ -473,17 +482,24 @@ impl Machine {
             assert!(failed.failed, "a bounce without its failure");
         }
         if state.failed {
-            let bounce = |other: &&Sent| other.bounce_of == Some(message);
-            let bounce = self.ledger.sent.iter().find(|(_, other)| bounce(other));
-            let (id, bounce) = bounce.expect("a failed message has a bounce");
-            let there = self.states.contains_key(id) || !bounce.changes.is_empty();
-            assert!(there, "{message} failed and its bounce is lost");
+            self.judge_bounce(message, "failed");
         }
         let (found, body) = self.read(message).expect("a live message can be read");
         assert_eq!(body, sent.body, "{message}");
         assert_eq!(found.prefix, sent.prefix);
         assert_eq!(found.envelope, sent.envelope);
         assert_eq!(self.spool.lookup_transaction(sent.transaction), Some(message));
+    }
+
+    fn judge_bounce(&self, message: MessageId, what: &str) {
+        let bounce = |other: &&Sent| other.bounce_of == Some(message);
+        let Some((id, bounce)) = self.ledger.sent.iter().find(|(_, other)| bounce(other)) else {
+            // It was judged in an earlier life and had ended.
+            assert!(self.ledger.sent[&message].adopted, "{message} {what} without a bounce");
+            return;
+        };
+        let there = self.states.contains_key(id) || !bounce.changes.is_empty();
+        assert!(there, "{message} {what} and its bounce is lost");
     }
 
     /// Reads a message whole.
@@ -504,6 +520,7 @@ impl Machine {
         self.ledger.sent.retain(|message, _| states.contains_key(message));
         for (message, sent) in &mut self.ledger.sent {
             sent.durable = true;
+            sent.adopted = true;
             // Folding the surviving state again and again gives the same: start from it.
             let state = &states[message];
             sent.changes.clear();
