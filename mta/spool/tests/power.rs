@@ -89,6 +89,28 @@ fn s129_commits_of_four_in_flight_may_reach_the_disk_in_any_order() {
     every_cut(13, 4, 40);
 }
 
+#[test]
+fn a_snapshot_that_knows_of_a_change_is_not_complete_before_the_change_is_durable() {
+    for seed in (40..60).step_by(2) {
+        let mut machine = fresh(seed, 2);
+        let ids: Vec<_> = (0..12).map(|_| machine.accept(vec![2; 500]).unwrap()).collect();
+        machine.settle();
+        machine.spool.snapshot_now();
+        while machine.step_background() {}
+        let before = machine.spool.usage().snapshots;
+        machine.change(due(ids[0], 1));
+        for message in &ids[1..9] {
+            machine.bounce(*message);
+            machine.change(Change::Retire { message: *message });
+        }
+        machine.spool.snapshot_now();
+        while machine.step_background() {}
+        assert_eq!(machine.spool.usage().snapshots, before, "it waits for the log");
+        machine.disk.cut();
+        judge(&machine.disk, machine.ledger, seed, 2);
+    }
+}
+
 /// Few messages, many changes of each, and bounces that end at once.
 fn burst(machine: &mut Machine) {
     for _ in 0..3 {

@@ -12,7 +12,8 @@ use mail::{
 };
 use serde::{Deserialize, Serialize};
 use spool::{
-    Alarm, Group, Io, IoDone, NewMessage, OpenReport, Output, Replay, Settings, Spool, Ticket, Work,
+    Alarm, Class, Group, Io, IoDone, NewMessage, OpenReport, Output, Replay, Settings, Spool,
+    Ticket, Work,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -232,6 +233,23 @@ impl Machine {
             return false;
         }
         let at = self.chance.below(self.under_way.len() as u64) as usize;
+        self.execute(at);
+        true
+    }
+
+    /// Executes background I/O only, as if commits took for ever. `false` if there is none.
+    pub fn step_background(&mut self) -> bool {
+        self.drain();
+        let is_background = |under_way: &UnderWay| {
+            let (UnderWay::Fresh(io) | UnderWay::Written(io)) = under_way;
+            io.class == Class::Background
+        };
+        let Some(at) = self.under_way.iter().position(is_background) else { return false };
+        self.execute(at);
+        true
+    }
+
+    fn execute(&mut self, at: usize) {
         match self.under_way.swap_remove(at) {
             UnderWay::Fresh(mut io) => {
                 if let Work::Write { file, offset, buffer, sync: true } = &mut io.work {
@@ -251,7 +269,6 @@ impl Machine {
                 self.done(io, synced);
             }
         }
-        true
     }
 
     fn done(&mut self, io: Io, result: Result<(), DiskError>) {
