@@ -3,11 +3,11 @@
 //!
 //! Must never drop the old place before the new one is durable, nor copy what is damaged.
 
+use crate::admit::{Ready, Waiting};
 use crate::format::segment::Kind;
 use crate::io::{File, IoDone, Work};
 use crate::read::{Plan, StoredMessage};
 use crate::segments::{Segment, State};
-use crate::spool::{Ready, Waiting};
 use crate::stage::{Staged, StagedChunk};
 use crate::{Alarm, Spool};
 use bytes::Bytes;
@@ -182,7 +182,7 @@ impl Spool {
             transaction: job.transaction,
             original: stored.transaction,
             prefix: stored.prefix.to_vec(),
-            envelope: crate::spool::encoded(&stored.envelope),
+            envelope: crate::admit::encoded(&stored.envelope),
         };
         let messages = vec![ready];
         let group =

@@ -10,6 +10,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod admit;
 mod batch;
 pub mod check;
 mod commit;

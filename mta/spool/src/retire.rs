@@ -312,7 +312,7 @@ impl Spool {
                 staged.lost = Some(refusal);
             }
         }
-        let is_lost = |group: &crate::spool::Waiting| {
+        let is_lost = |group: &crate::admit::Waiting| {
             group.messages.iter().any(|message| lost.contains(&message.transaction))
         };
         let waiting = std::mem::take(&mut self.waiting);

@@ -8,12 +8,12 @@ use super::snapshot::Chosen;
 use super::survey::Survey;
 use super::{Damage, Loaded, OpenError, OpenReport, Replay};
 use crate::File;
+use crate::admit::extras;
 use crate::format::Cursor;
 use crate::format::batch::{RecordKind, decode_void};
 use crate::format::message::{MessageRecord, Place};
 use crate::format::snapshot::{Entry, Extra, SliceHeader, decode_entry};
 use crate::segments::{Segment, State};
-use crate::spool::extras;
 use mail::{Change, MessageId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
