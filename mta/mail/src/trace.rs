@@ -31,7 +31,9 @@ pub fn received(
         atom(hostname, false),
         protocol_word(origin.protocol)
     );
-    let shown = recipient.map(Address::as_str).filter(|text| is_shown_whole(text, utf8));
+    // Never in UTF-8: a field of ours must not keep the mail from a next hop that takes ASCII.
+    let shown =
+        recipient.map(Address::as_str).filter(|text| text.is_ascii() && is_shown_whole(text));
     if let Some(text) = shown {
         let _ = write!(line, "\r\n\tfor <{text}>");
     }
@@ -165,8 +167,8 @@ fn atom(text: &str, utf8: bool) -> String {
 }
 
 /// An address is shown as it is or not at all: a changed one would be another address.
-fn is_shown_whole(text: &str, utf8: bool) -> bool {
-    text.len() <= ADDRESS_BYTES_MAX && text.chars().all(printable) && (utf8 || text.is_ascii())
+fn is_shown_whole(text: &str) -> bool {
+    text.len() <= ADDRESS_BYTES_MAX && text.chars().all(printable)
 }
 
 fn one_line(text: &str) -> String {

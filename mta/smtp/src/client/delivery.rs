@@ -98,8 +98,6 @@ impl Delivery {
         };
         if !sender_ok {
             self.fill(here(Enhanced(5, 6, 7), "the next hop does not take the sender's address"));
-        } else if scan.eight_bit_header {
-            self.fill(here(Enhanced(5, 6, 9), "the next hop does not take UTF-8 headers"));
         }
         for place in 0..self.verdicts.len() {
             let address = &self.message.recipients[place].address;
@@ -107,6 +105,9 @@ impl Delivery {
                 let text = "the next hop does not take the recipient's address";
                 self.verdicts[place] = Some(here(Enhanced(5, 6, 7), text));
             }
+        }
+        if scan.eight_bit_header {
+            self.fill(here(Enhanced(5, 6, 9), "the next hop does not take UTF-8 headers"));
         }
     }
 
