@@ -11,6 +11,6 @@ pub mod route;
 pub mod verdict;
 
 pub use limits::{ConnectionLimits, Connections};
-pub use mailbox::{UnsafeMailbox, mailbox_name};
+pub use mailbox::{NAME_BYTES_MAX, UnsafeMailbox, mailbox_name};
 pub use route::{Pattern, Route, Routes};
 pub use verdict::{Accounts, Policy, Verdict};

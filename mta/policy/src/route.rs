@@ -40,6 +40,7 @@ pub struct Routes {
     is: HashMap<Box<str>, usize>,
     below: HashMap<Box<str>, usize>,
     literals: bool,
+    addresses: HashSet<IpAddr>,
 }
 
 impl Routes {
@@ -78,9 +79,18 @@ impl Routes {
         built
     }
 
-    /// Whether mail for this domain ends here: one of our domains.
+    /// The same with addresses of this machine: `joe@[one of them]` is for `joe` here (RFC 5321
+    /// 4.1.3).
+    pub fn with_addresses(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Routes {
+        self.addresses = addresses.into_iter().map(|address| address.to_canonical()).collect();
+        self
+    }
+
+    /// Whether mail for this domain ends here: one of our domains, or the literal of one of our
+    /// addresses.
     pub fn is_own(&self, domain: &Domain) -> bool {
-        self.own.contains(domain)
+        let is_address = |address: IpAddr| self.addresses.contains(&address.to_canonical());
+        self.own.contains(domain) || domain.literal().is_some_and(is_address)
     }
 
     /// Whether this domain is the name of this machine.
@@ -105,7 +115,7 @@ impl Routes {
         NextHop::Mx(domain.clone())
     }
 
-    pub(crate) fn home(&self) -> NextHop {
+    fn home(&self) -> NextHop {
         self.own_hop.clone().unwrap_or(NextHop::Local)
     }
 
@@ -243,6 +253,21 @@ mod tests {
             assert!(matches!(closed.next_hop(&domain(name)), NextHop::Error(_)), "{name}");
         }
         assert!(matches!(closed.next_hop(&domain("[192.0.2.1]")), NextHop::Error(_)));
+    }
+
+    #[test]
+    fn the_literal_of_an_address_of_ours_is_a_domain_of_ours() {
+        let ours: [IpAddr; 2] = ["127.0.0.1".parse().unwrap(), "2001:db8::25".parse().unwrap()];
+        let closed = routes(vec![(Pattern::Any, to(1))], false).with_addresses(ours);
+        for (name, expected) in [
+            ("[127.0.0.1]", NextHop::Local),
+            ("[IPv6:::ffff:127.0.0.1]", NextHop::Local),
+            ("[IPv6:2001:db8::25]", NextHop::Local),
+            ("[127.0.0.2]", to(1)),
+            ("[IPv6:2001:db8::26]", to(1)),
+        ] {
+            assert_eq!(closed.next_hop(&domain(name)), expected, "{name}");
+        }
     }
 
     #[test]

@@ -35,10 +35,10 @@ pub struct Policy {
     pub relay_from: Vec<IpNet>,
     /// Our mailboxes.
     pub accounts: Accounts,
+    /// Mailboxes are locked by a file `NAME.lock` beside them ([`mailbox_name`]).
+    pub dotlocks: bool,
     /// Our domains, and where everything goes.
     pub routes: Routes,
-    /// Our own addresses: mail to `joe@[one of them]` is for `joe` here (RFC 5321 4.1.3).
-    pub own_addresses: HashSet<IpAddr>,
 }
 
 impl Policy {
@@ -65,24 +65,11 @@ impl Policy {
         }
     }
 
-    /// Where this recipient's mail goes.
-    pub fn next_hop(&self, address: &Address) -> NextHop {
-        if self.is_own_literal(address) {
-            return self.routes.home();
-        }
-        self.routes.next_hop(address.domain())
-    }
-
     /// Whether mail to this address ends here. Of the machine's own name only the postmaster
     /// does, unless the settings list it among our domains (RFC 5321 4.5.1).
     fn is_ours(&self, address: &Address) -> bool {
         self.routes.is_own(address.domain())
-            || self.is_own_literal(address)
             || (self.routes.is_hostname(address.domain()) && is_postmaster(address))
-    }
-
-    fn is_own_literal(&self, address: &Address) -> bool {
-        address.domain().literal().is_some_and(|ip| self.own_addresses.contains(&ip))
     }
 
     fn mailbox(&self, address: &Address) -> Verdict {
@@ -90,16 +77,17 @@ impl Policy {
         if is_postmaster(address) {
             return Verdict::Accept;
         }
-        let known = mailbox_name(address).is_ok_and(|name| match &self.accounts {
-            Accounts::Any => true,
-            Accounts::Listed(names) => names.contains(name.as_str()),
-        });
+        let known =
+            mailbox_name(address.local(), self.dotlocks).is_ok_and(|name| match &self.accounts {
+                Accounts::Any => true,
+                Accounts::Listed(names) => names.contains(name.as_str()),
+            });
         if known { Verdict::Accept } else { reject(550, Enhanced(5, 1, 1), "no such mailbox here") }
     }
 }
 
 fn is_postmaster(address: &Address) -> bool {
-    mailbox_name(address).is_ok_and(|name| name == "postmaster")
+    mailbox_name(address.local(), false).is_ok_and(|name| name == "postmaster")
 }
 
 fn reject(code: u16, enhanced: Enhanced, text: impl Into<Box<str>>) -> Verdict {
@@ -122,6 +110,7 @@ mod tests {
         Policy {
             relay_from: vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
             accounts,
+            dotlocks: false,
             routes: Routes::new(
                 [domain("local.test")].into(),
                 NextHop::Local,
@@ -131,8 +120,8 @@ mod tests {
                     route("gone.test", NextHop::Error("gone for good".into())),
                 ],
                 false,
-            ),
-            own_addresses: ["192.0.2.25".parse().unwrap()].into(),
+            )
+            .with_addresses(["192.0.2.25".parse().unwrap()]),
         }
     }
 
@@ -210,9 +199,19 @@ mod tests {
         for address in ["joe%elsewhere.example@local.test", "elsewhere.example!joe@local.test"] {
             check(&any, STRANGER, address, 0);
             let parsed = Address::parse(address, true).unwrap();
-            assert_eq!(any.next_hop(&parsed), NextHop::Local);
+            assert_eq!(any.routes.next_hop(parsed.domain()), NextHop::Local);
         }
         check(&any, STRANGER, "joe%local.test@elsewhere.example", 554);
+    }
+
+    #[test]
+    fn what_the_mailboxes_will_not_take_is_refused_before_it_is_promised() {
+        let plain = policy(Accounts::Any);
+        check(&plain, STRANGER, "bob.lock@local.test", 0);
+        let locked = Policy { dotlocks: true, ..plain };
+        check(&locked, STRANGER, "bob.lock@local.test", 550);
+        check(&locked, FRIEND, "\"bob.lock\"@[192.0.2.25]", 550);
+        check(&locked, STRANGER, "bob@local.test", 0);
     }
 
     #[test]

@@ -352,8 +352,8 @@ fn numeric_ids_are_one_a_role_and_accounts_go_first() {
     let account = |name: &str| (name == "posthaste-queue").then_some((107, 112));
     let user = user_of(Role::Queue, IDS_FIRST, account);
     assert_eq!((user.uid, user.gid), (107, 112));
-    assert_eq!(super::account("root"), Some((0, 0)));
-    assert_eq!(super::account("posthaste-no-such-account"), None);
+    assert_eq!(super::user::account("root"), Some((0, 0)));
+    assert_eq!(super::user::account("posthaste-no-such-account"), None);
 }
 
 #[test]

@@ -20,6 +20,14 @@ pub struct User {
     pub groups: Vec<u32>,
 }
 
+/// As what a role runs: root becomes the role's user, anybody else stays who they are.
+pub fn privilege(role: Role, ids_first: u32) -> Privilege {
+    match rustix::process::geteuid().is_root() {
+        true => Privilege::Root(user_of(role, ids_first, account)),
+        false => Privilege::Ordinary,
+    }
+}
+
 /// The user of a role: the account `posthaste-ROLE` if `account` knows it, else a number.
 pub fn user_of(role: Role, ids_first: u32, account: impl Fn(&str) -> Option<(u32, u32)>) -> User {
     // Numbers are for ever: files belong to them. 6 and 7 are for submit and lookup.

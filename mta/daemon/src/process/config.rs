@@ -5,7 +5,7 @@
 //! master, one answer, no question. Must never be a reason for master to parse what people wrote.
 
 use crate::jail::{self, JailError, Privilege, Profile, Role};
-use crate::settings::{self, ListenAddress, Settings, System, Users};
+use crate::settings::{self, Settings, System};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -27,37 +27,14 @@ pub fn role() -> Result<(), ConfigError> {
     let file = std::env::var(SHOWN).unwrap_or_else(|_| "settings".into());
     let input = rustix::io::dup(std::io::stdin())?;
     let output = rustix::io::dup(std::io::stdout())?;
-    let privilege = match rustix::process::geteuid().is_root() {
-        true => Privilege::Root(jail::user_of(Role::Config, jail::IDS_FIRST, jail::account)),
-        false => Privilege::Ordinary,
-    };
+    // Which ids the settings would have is not known yet.
+    let privilege = jail::privilege(Role::Config, jail::IDS_FIRST);
     run(input, output, &file, privilege, super::wiring::parent())
-}
-
-/// What master needs to know to start the others: plain values, none of which it has to parse.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
-    /// Where to listen, in the order of `Settings::listen`.
-    pub listen: Vec<ListenAddress>,
-    /// Where state lives.
-    pub state: PathBuf,
-    /// Receive processes; 0 is by cores.
-    pub receive: u32,
-    /// Send processes; 0 is by cores.
-    pub send: u32,
-    /// First of the numeric ids.
-    pub ids_first: u32,
-    /// The others need to know the system's accounts.
-    pub accounts: bool,
-    /// Descriptors that one process may need for its connections.
-    pub open_files: u64,
-    /// The settings themselves, for `settings::seal`.
-    pub settings: Settings,
 }
 
 #[derive(Serialize, Deserialize)]
 enum Answer {
-    Checked(Box<Plan>),
+    Checked(Box<Settings>),
     /// What to show to whoever wrote the file.
     Refused(String),
 }
@@ -103,7 +80,7 @@ pub fn run(
 
 fn answer(text: &[u8], file: &str, system: &System) -> Answer {
     match settings::load(text, file, system) {
-        Ok(settings) => Answer::Checked(Box::new(Plan::of(settings))),
+        Ok(settings) => Answer::Checked(Box::new(settings)),
         Err(problems) => Answer::Refused(settings::render(&problems)),
     }
 }
@@ -119,37 +96,16 @@ pub fn system() -> System {
     }
 }
 
-/// Beside the connections: log, listeners, control sockets, segments, and room.
-const OPEN_FILES_BESIDES: u64 = 1024;
-
-impl Plan {
-    fn of(settings: Settings) -> Plan {
-        let connections: u64 =
-            settings.listen.iter().map(|listen| u64::from(listen.connections)).max().unwrap_or(0);
-        let attempts = u64::from(settings.queue.attempts_in_flight_max);
-        Plan {
-            listen: settings.listen.iter().map(|listen| listen.address.clone()).collect(),
-            state: settings.state.clone(),
-            receive: settings.processes.receive,
-            send: settings.processes.send,
-            ids_first: settings.processes.ids_first,
-            accounts: settings.local.users == Users::System,
-            open_files: connections.max(attempts) + OPEN_FILES_BESIDES,
-            settings,
-        }
+/// Master's end: reads the answer until the process has closed it.
+pub fn read(answer: OwnedFd) -> Result<Settings, ConfigError> {
+    let mut bytes = Vec::new();
+    File::from(answer).take(ANSWER_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > ANSWER_BYTES_MAX {
+        return Err(ConfigError::TooLarge);
     }
-
-    /// Master's end: reads the answer until the process has closed it.
-    pub fn read(answer: OwnedFd) -> Result<Plan, ConfigError> {
-        let mut bytes = Vec::new();
-        File::from(answer).take(ANSWER_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > ANSWER_BYTES_MAX {
-            return Err(ConfigError::TooLarge);
-        }
-        match postcard::from_bytes(&bytes).map_err(ConfigError::NoAnswer)? {
-            Answer::Checked(plan) => Ok(*plan),
-            Answer::Refused(problems) => Err(ConfigError::Refused(problems)),
-        }
+    match postcard::from_bytes(&bytes).map_err(ConfigError::NoAnswer)? {
+        Answer::Checked(settings) => Ok(*settings),
+        Answer::Refused(problems) => Err(ConfigError::Refused(problems)),
     }
 }
 
@@ -163,9 +119,10 @@ impl From<Errno> for ConfigError {
 mod tests {
     use super::*;
     use crate::jail::User;
+    use crate::settings::ListenAddress;
 
     /// Runs the process on `text` and gives what master reads.
-    fn asked(text: &[u8]) -> Result<Plan, ConfigError> {
+    fn asked(text: &[u8]) -> Result<Settings, ConfigError> {
         let (read, write) = std::io::pipe().unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(text).unwrap();
@@ -183,19 +140,21 @@ mod tests {
             unsafe { libc::_exit(i32::from(done.is_err())) };
         }
         drop(write);
-        let plan = Plan::read(read.into());
+        let settings = super::read(read.into());
         // SAFETY: a child of ours.
         unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-        plan
+        settings
     }
 
     #[test]
-    fn a_good_file_becomes_a_plan() {
-        let plan = asked(b"hostname = \"mx.test\"\nstate = \"/srv/p\"\n[processes]\nreceive = 3\n");
-        let plan = plan.unwrap();
-        assert_eq!((plan.state, plan.receive), (PathBuf::from("/srv/p"), 3));
-        assert_eq!(plan.listen, [ListenAddress::Tcp("127.0.0.1:2525".parse().unwrap())]);
-        assert_eq!(plan.settings.hostname.as_str(), "mx.test");
+    fn a_good_file_becomes_checked_settings() {
+        let text = b"hostname = \"mx.test\"\nstate = \"/srv/p\"\n[processes]\nreceive = 3\n";
+        let settings = asked(text).unwrap();
+        assert_eq!((settings.state, settings.processes.receive), (PathBuf::from("/srv/p"), 3));
+        let plain = ListenAddress::Tcp("127.0.0.1:2525".parse().unwrap());
+        assert_eq!(settings.listen.len(), 1);
+        assert_eq!(settings.listen[0].address, plain);
+        assert_eq!(settings.hostname.as_str(), "mx.test");
     }
 
     #[test]
@@ -207,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_says_nothing_or_nonsense_is_no_plan() {
+    fn a_process_that_says_nothing_or_nonsense_gives_no_settings() {
         for said in [&b""[..], b"\x00", b"\x07nonsense", b"\x01\xff"] {
             let (read, mut write) = std::io::pipe().unwrap();
             write.write_all(said).unwrap();
             drop(write);
-            let read = Plan::read(read.into());
+            let read = super::read(read.into());
             assert!(matches!(read, Err(ConfigError::NoAnswer(_))), "{said:?}: {read:?}");
         }
     }

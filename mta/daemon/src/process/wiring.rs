@@ -4,11 +4,8 @@
 
 use crate::jail::{self, Privilege};
 use crate::log::Style;
-use crate::settings::{self, Handed, Listen, Settings};
-use link::control::Role;
+use crate::settings::{Handed, Settings};
 use mail::Address;
-use policy::Policy;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Memory in the queue process for messages that are about to be tried.
@@ -25,44 +22,12 @@ pub fn log_style(settings: &Settings) -> Style {
 
 /// As what a role runs.
 pub fn privilege(role: jail::Role, settings: &Settings) -> Privilege {
-    if !rustix::process::geteuid().is_root() {
-        return Privilege::Ordinary;
-    }
-    Privilege::Root(jail::user_of(role, settings.processes.ids_first, jail::account))
-}
-
-/// A role of the conversations as the jail names it.
-pub fn jail_role(role: Role) -> jail::Role {
-    match role {
-        Role::Master => jail::Role::Master,
-        Role::Config => jail::Role::Config,
-        Role::Receive => jail::Role::Receive,
-        Role::Queue => jail::Role::Queue,
-        Role::Send => jail::Role::Send,
-        Role::Local => jail::Role::Local,
-    }
+    jail::privilege(role, settings.processes.ids_first)
 }
 
 /// Ends with master.
 pub fn parent() -> i32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
-}
-
-/// Who may send what.
-pub fn policy(handed: &Handed) -> Policy {
-    let own = own_addresses(&handed.settings).into_iter().collect();
-    handed.settings.policy(&handed.surroundings, own)
-}
-
-/// The addresses that we listen at, as far as they name one.
-fn own_addresses(settings: &Settings) -> Vec<IpAddr> {
-    let address = |listen: &Listen| match &listen.address {
-        settings::ListenAddress::Tcp(address) if !address.ip().is_unspecified() => {
-            Some(address.ip())
-        }
-        _ => None,
-    };
-    settings.listen.iter().filter_map(address).collect()
 }
 
 /// The queue process.
@@ -92,7 +57,7 @@ pub fn send(
     let in_flight = settings.queue.attempts_in_flight_max;
     let ourselves = delivery::Ourselves {
         names: vec![settings.hostname.as_str().into()],
-        addresses: own_addresses(settings),
+        addresses: settings.own_addresses(),
     };
     super::send::Setup {
         build,

@@ -1,10 +1,11 @@
 //! From the settings to what each machine below `daemon` calls its own settings. Must never decide
 //! anything: what a file can say is decided in `schema`, what follows from it in the machines.
 
-use super::{Deliver, Destination, Listen, Order, Protocol, Settings, Surroundings, Users};
+use super::{
+    Deliver, Destination, Listen, ListenAddress, Order, Protocol, Settings, Surroundings, Users,
+};
 use mail::NextHop;
 use policy::{Accounts, ConnectionLimits, Policy, Routes};
-use std::collections::HashSet;
 use std::net::IpAddr;
 
 impl Settings {
@@ -35,9 +36,8 @@ impl Settings {
         }
     }
 
-    /// What judges recipients and says where their mail goes. `own_addresses` are those of this
-    /// machine.
-    pub fn policy(&self, surroundings: &Surroundings, own_addresses: HashSet<IpAddr>) -> Policy {
+    /// What judges recipients and says where their mail goes.
+    pub fn policy(&self, surroundings: &Surroundings) -> Policy {
         let accounts = match self.local.users {
             Users::Any => Accounts::Any,
             Users::System => Accounts::Listed(
@@ -47,13 +47,22 @@ impl Settings {
         Policy {
             relay_from: self.relay.from.clone(),
             accounts,
+            dotlocks: matches!(self.local.deliver, Deliver::Mbox(_)),
             routes: self.routes(),
-            own_addresses,
         }
     }
 
-    /// Where mail for each domain goes. Mail to an address literal goes nowhere: a stranger's
-    /// literal could be an address in our own network.
+    /// The addresses that we listen at, as far as they name one.
+    pub fn own_addresses(&self) -> Vec<IpAddr> {
+        let address = |listen: &Listen| match &listen.address {
+            ListenAddress::Tcp(address) if !address.ip().is_unspecified() => Some(address.ip()),
+            _ => None,
+        };
+        self.listen.iter().filter_map(address).collect()
+    }
+
+    /// Where mail for each domain goes. Mail to the literal of an address that is not ours goes
+    /// nowhere: it could be an address in our own network.
     pub fn routes(&self) -> Routes {
         let own_hop = match &self.local.deliver {
             Deliver::Lmtp(hop) => hop.clone(),
@@ -61,6 +70,7 @@ impl Settings {
         };
         let own = self.local.domains.iter().cloned().collect();
         Routes::new(own, own_hop, self.hostname.clone(), self.routes.clone(), false)
+            .with_addresses(self.own_addresses())
     }
 
     /// What the spool goes by.
@@ -134,7 +144,7 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use crate::settings::{System, load};
+    use crate::settings::{Surroundings, System, load};
     use mail::{Domain, NextHop};
 
     #[test]
@@ -171,6 +181,27 @@ mod tests {
         assert_eq!(hop("here.test"), NextHop::Local.to_string());
         assert_eq!(hop("a.sink.test"), "smtp:127.0.0.1:2600");
         assert_eq!(hop("elsewhere.test"), "elsewhere.test");
+    }
+
+    #[test]
+    fn the_addresses_we_listen_at_are_ours_as_literals_and_mboxes_have_locks() {
+        let system = System { hostname: "mx.test".into(), state: "/s".into() };
+        let text = br#"
+            [[listen]]
+            address = "127.0.0.1:25"
+            [[listen]]
+            address = "*:587"
+            [local]
+            deliver = "mbox:/var/mail/{user}"
+        "#;
+        let settings = load(text, "f", &system).unwrap();
+        let policy = settings.policy(&Surroundings::default());
+        let hop = |name: &str| policy.routes.next_hop(&Domain::parse(name).unwrap());
+        assert_eq!(hop("[127.0.0.1]"), NextHop::Local);
+        assert!(matches!(hop("[127.0.0.2]"), NextHop::Error(_)));
+        assert!(matches!(hop("[0.0.0.0]"), NextHop::Error(_)));
+        assert!(policy.dotlocks);
+        assert!(!load(b"", "f", &system).unwrap().policy(&Surroundings::default()).dotlocks);
     }
 
     #[test]

@@ -163,9 +163,7 @@ fn p054_address_literals_lead_nobody_to_our_own_ports() {
     }
     client.ask("RSET", 250);
     let user = token("p054");
-    for literal in
-        ["[127.0.0.1]", "[IPv6:::1]", "[IPv6:::ffff:127.0.0.1]", "[0.0.0.0]", "[127.1.2.3]"]
-    {
+    for literal in ["[IPv6:::1]", "[0.0.0.0]", "[127.1.2.3]"] {
         // Refused at once, or bounced: never delivered to whoever listens here.
         let sender = format!("{user}@local.test");
         if mail_to(&mut client, &sender, &format!("b@{literal}")) == 250 {
@@ -174,6 +172,17 @@ fn p054_address_literals_lead_nobody_to_our_own_ports() {
     }
     place().daemon.works();
     assert_eq!(place().daemon.mailbox("b"), Vec::<String>::new());
+}
+
+#[test]
+fn p054_the_literal_of_an_address_that_we_listen_at_is_a_domain_of_ours() {
+    for (name, literal) in [("four", "[127.0.0.1]"), ("mapped", "[IPv6:::ffff:127.0.0.1]")] {
+        let (sender, user) = (token(name), token("literal"));
+        let mut client = Client::stranger(port());
+        let recipient = format!("{user}@{literal}");
+        assert_eq!(mail_to(&mut client, &format!("{sender}@client.test"), &recipient), 250);
+        place().daemon.wait_in_mailbox(&user, &sender);
+    }
 }
 
 #[test]

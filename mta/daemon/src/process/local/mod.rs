@@ -31,9 +31,10 @@ use crate::io::BUILD;
 use crate::io::control::Control;
 use crate::io::stream::Stream;
 use crate::jail::{self, Privilege, Profile, Root};
-use crate::log::{Log, Style, Verb};
+use crate::log::{Log, Verb};
 use crate::mailbox::{Delivery, Fault, LOCK_WAIT_MAX, Message, Scene, deliver_batch};
 use crate::process::child::{Orders, Start, runtime};
+use crate::process::wiring;
 use crate::settings::Deliver;
 use crew::{Crew, Done};
 use fetch::{Fetched, Fetches};
@@ -62,26 +63,17 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(8);
 /// Runs until master is gone or says that it is enough.
 pub fn run(start: Start) -> io::Result<()> {
     let wanted = Wanted::of(&start.handed);
-    let privilege = privilege(start.handed.settings.processes.ids_first);
+    let privilege = wiring::privilege(jail::Role::Local, &start.handed.settings);
     // A mailbox that may not grow is an error to be told, not a death (EFBIG).
     // SAFETY: SIG_IGN is a valid disposition.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let forks = start_forks(&wanted, &privilege)?;
     let targets = Targets::open(wanted, owner(&privilege))?;
     let jail = jail::confine(&profile(privilege, &targets)?).map_err(io::Error::other)?;
-    let style = &start.handed.settings.log;
-    let log = Log::start("local", Style::of_stderr(style.format, style.level))?;
+    let log = Log::start("local", wiring::log_style(&start.handed.settings))?;
     let report = jail.seal().map_err(io::Error::other)?;
     log.info(&report.to_string());
     begin(start.control, start.peers, targets, forks, log)
-}
-
-/// Whom we become: local's user, or nobody else.
-fn privilege(ids_first: u32) -> Privilege {
-    match rustix::process::geteuid().is_root() {
-        true => Privilege::Root(jail::user_of(jail::Role::Local, ids_first, jail::account)),
-        false => Privilege::Ordinary,
-    }
 }
 
 fn owner(privilege: &Privilege) -> Option<(u32, u32)> {
@@ -97,7 +89,9 @@ fn profile(privilege: Privilege, targets: &Targets) -> io::Result<Profile> {
         Privilege::Root(_) => "/".into(),
         Privilege::Ordinary => targets.stage_path().to_owned(),
     };
-    let mut profile = Profile::mailbox(privilege, vec![inside]).open_files(OPEN_FILES_MAX);
+    let mut profile = Profile::mailbox(privilege, vec![inside])
+        .ends_with(wiring::parent())
+        .open_files(OPEN_FILES_MAX);
     if let Privilege::Root(_) = profile.privilege {
         profile.root = Root::At(targets.stage()?);
     }

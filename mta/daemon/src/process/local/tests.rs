@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::io::control::stream_pair;
+use crate::log::Style;
 use crate::settings::{
     Account, Local as LocalSettings, LogFormat, LogLevel, Piece, Surroundings, Template, Users,
 };
@@ -249,7 +250,7 @@ fn d182_a_new_queue_process_hears_what_the_former_one_did_not_record() {
 
 /// Local's own user.
 fn local_user() -> Privilege {
-    privilege(61_000)
+    jail::privilege(jail::Role::Local, 61_000)
 }
 
 fn account(name: &str, uid: u32, home: PathBuf) -> Account {

@@ -6,7 +6,7 @@ use super::children::Supplies;
 use super::{clone_fd, ports};
 use crate::jail;
 use crate::log::Style;
-use crate::process::config::{self, Plan};
+use crate::process::config;
 use crate::process::wiring;
 use crate::settings::{Handed, ListenAddress, LogFormat, Settings, Surroundings, Users, seal};
 use anyhow::{Context, Result, anyhow};
@@ -20,7 +20,7 @@ use std::process::Command;
 /// Processes of a role, where the settings leave it to the number of cores.
 const PROCESSES_MAX: usize = 16;
 
-/// A plan that config has checked.
+/// Settings that config has checked, and what they need of this machine.
 #[derive(Debug)]
 pub struct Prepared {
     settings: Settings,
@@ -30,7 +30,7 @@ pub struct Prepared {
 impl Prepared {
     /// Has the file read and checked, and looks around.
     pub fn read(file: &Path, log_format: Option<LogFormat>) -> Result<Prepared> {
-        let mut settings = ask(file)?.settings;
+        let mut settings = ask(file)?;
         if let Some(format) = log_format {
             settings.log.format = format;
         }
@@ -140,7 +140,7 @@ impl Prepared {
 }
 
 /// Has config read and check the file; master only opens it.
-fn ask(file: &Path) -> Result<Plan> {
+fn ask(file: &Path) -> Result<Settings> {
     let shown = file.display().to_string();
     let input = std::fs::File::open(file).with_context(|| format!("settings file {shown}"))?;
     let (answer, output) = std::io::pipe()?;
@@ -152,9 +152,9 @@ fn ask(file: &Path) -> Result<Plan> {
         .stdout(output)
         .spawn()
         .context("cannot start the config process")?;
-    let plan = Plan::read(answer.into());
+    let settings = config::read(answer.into());
     child.wait()?;
-    Ok(plan?)
+    Ok(settings?)
 }
 
 /// Makes a directory where there is none, for this user, and opens it.

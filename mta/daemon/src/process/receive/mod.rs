@@ -122,7 +122,7 @@ async fn serve(start: Start, log: Log) -> Result<()> {
         stopping: Stopping::default(),
         log,
         clock,
-        policy: RefCell::new(Rc::new(wiring::policy(&handed))),
+        policy: RefCell::new(Rc::new(handed.settings.policy(&handed.surroundings))),
         guests: Guests::default(),
     });
     let (streams, queue) = mpsc::channel(STREAMS_MAX);
@@ -157,7 +157,7 @@ async fn obey(
             },
             Some((FromMaster::Listener { index }, Some(fd))) => listeners.push((index, fd)),
             Some((FromMaster::Begin, _)) => {
-                *shared.policy.borrow_mut() = Rc::new(wiring::policy(&handed));
+                *shared.policy.borrow_mut() = Rc::new(handed.settings.policy(&handed.surroundings));
                 doors.open(&handed, std::mem::take(&mut listeners))?;
                 orders.say(&ToMaster::Reloaded)?;
             }
