@@ -2,6 +2,7 @@
 //!
 //! Must never decide anything: the machines do. Must never hold a read buffer of its own.
 
+use super::memory::Share;
 use super::promises::Answer;
 use super::socket::Socket;
 use super::{Listening, Shared};
@@ -36,6 +37,7 @@ pub struct Conversation {
     stopping: bool,
     helo: Box<str>,
     transaction: Option<Transaction>,
+    memory: Share,
 }
 
 struct Transaction {
@@ -43,6 +45,8 @@ struct Transaction {
     staged: bool,
     mail: Mail,
     recipients: Vec<Recipient>,
+    /// What they take.
+    recipients_bytes: usize,
 }
 
 enum Next {
@@ -61,6 +65,7 @@ impl Conversation {
         client: Option<IpAddr>,
     ) -> Conversation {
         let session = Session::new(listening.server.clone(), shared.clock.now());
+        let memory = shared.memory.share();
         Conversation {
             shared,
             socket,
@@ -72,6 +77,7 @@ impl Conversation {
             stopping: false,
             helo: "".into(),
             transaction: None,
+            memory,
         }
     }
 
@@ -87,16 +93,26 @@ impl Conversation {
     async fn talk(&mut self) -> Result<()> {
         loop {
             while let Some(event) = self.session.poll(self.now()) {
+                self.count();
                 if matches!(self.act(event).await, Next::Close) {
                     return self.flush().await;
                 }
             }
+            self.count();
             self.flush().await?;
             if self.offer_kept() {
                 continue;
             }
+            self.count();
             self.wait().await?;
         }
+    }
+
+    /// Tells the sum of all sessions what this one holds.
+    fn count(&mut self) {
+        let recipients = self.transaction.as_ref().map_or(0, |t| t.recipients_bytes);
+        let held = self.session.memory_bytes() + self.kept.capacity() + recipients;
+        self.memory.is_now(held);
     }
 
     fn now(&self) -> Now {
@@ -228,9 +244,17 @@ impl Conversation {
     }
 
     fn mail(&mut self, mail: Mail) {
+        if self.shared.memory.is_full() {
+            return self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
+        }
         let number = self.shared.promises.begin();
-        self.transaction =
-            Some(Transaction { number, staged: false, mail, recipients: Vec::new() });
+        self.transaction = Some(Transaction {
+            number,
+            staged: false,
+            mail,
+            recipients: Vec::new(),
+            recipients_bytes: 0,
+        });
         self.answer(Verdict::Accept);
     }
 
@@ -248,6 +272,8 @@ impl Conversation {
                 .status("refused")
                 .emit();
         } else if let Some(transaction) = &mut self.transaction {
+            transaction.recipients_bytes +=
+                size_of::<Recipient>() + recipient.address.as_str().len();
             transaction.recipients.push(recipient);
         }
         self.answer(verdict);

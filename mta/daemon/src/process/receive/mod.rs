@@ -10,6 +10,7 @@
 
 mod conversation;
 mod guests;
+mod memory;
 mod promises;
 mod socket;
 
@@ -17,11 +18,12 @@ use super::child::{Orders, Start, runtime};
 use super::wiring;
 use crate::jail::{self, Profile};
 use crate::log::{Log, Verb};
-use crate::settings::{Handed, Listen, ListenAddress};
+use crate::settings::{Handed, Listen, ListenAddress, Settings};
 use conversation::Conversation;
 use guests::{Guests, Stay};
 use link::control::{FromMaster, Role, ToMaster};
-use mail::Address;
+use mail::{Address, Enhanced, Reply};
+use memory::Memory;
 use policy::ConnectionLimits;
 use promises::Promises;
 use rustix::net::sockopt::socket_acceptconn;
@@ -29,7 +31,7 @@ use smtp::server::{Server, Verdict};
 use socket::{Listener, Socket};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::io::{Error, Result};
+use std::io::{self, Error};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -59,6 +61,7 @@ pub struct Shared {
     clock: world::real::Clock,
     policy: RefCell<Rc<policy::Policy>>,
     guests: Guests,
+    memory: Memory,
 }
 
 /// One listener as it is in force.
@@ -87,6 +90,16 @@ impl Stopping {
 }
 
 impl Shared {
+    /// A place for one more connection, or what it is told instead.
+    fn enter(&self, limits: ConnectionLimits, client: Option<IpAddr>) -> Result<Stay, Reply> {
+        if self.memory.is_full() {
+            let text = "too much mail is being taken in; try again later";
+            return Err(Reply::new(421, Enhanced(4, 3, 2), text));
+        }
+        let trusted = self.policy.borrow().is_trusted(client);
+        self.guests.enter(client, limits, trusted)
+    }
+
     /// May this client send to this recipient?
     fn judge(&self, client: Option<IpAddr>, recipient: &Address) -> Verdict {
         match self.policy.borrow().recipient(client, recipient) {
@@ -98,7 +111,7 @@ impl Shared {
 }
 
 /// Runs the role.
-pub fn run(start: Start) -> Result<()> {
+pub fn run(start: Start) -> io::Result<()> {
     let settings = &start.handed.settings;
     let open_files = u64::from(settings.limits.connections) + OPEN_FILES_BESIDES;
     let privilege = wiring::privilege(jail::Role::Receive, settings);
@@ -112,7 +125,7 @@ pub fn run(start: Start) -> Result<()> {
     LocalSet::new().block_on(&runtime, serve(start, log))
 }
 
-async fn serve(start: Start, log: Log) -> Result<()> {
+async fn serve(start: Start, log: Log) -> io::Result<()> {
     let Start { control, handed, listeners, peers, .. } = start;
     let clock = world::real::Clock;
     let promises = Promises::new(world::real::Chance.u64(), clock);
@@ -124,6 +137,7 @@ async fn serve(start: Start, log: Log) -> Result<()> {
         clock,
         policy: RefCell::new(Rc::new(handed.settings.policy(&handed.surroundings))),
         guests: Guests::default(),
+        memory: Memory::default(),
     });
     let (streams, queue) = mpsc::channel(STREAMS_MAX);
     tokio::task::spawn_local(promises.serve(queue));
@@ -143,7 +157,7 @@ async fn obey(
     doors: &mut Doors,
     mut handed: Handed,
     streams: &mpsc::Sender<OwnedFd>,
-) -> Result<()> {
+) -> io::Result<()> {
     let mut listeners = Vec::new();
     loop {
         match orders.next().await? {
@@ -184,8 +198,9 @@ impl Doors {
     }
 
     /// Watches these in place of all before; sessions that are open stay open.
-    fn open(&mut self, handed: &Handed, listeners: Vec<(u16, OwnedFd)>) -> Result<()> {
+    fn open(&mut self, handed: &Handed, listeners: Vec<(u16, OwnedFd)>) -> io::Result<()> {
         self.close();
+        self.shared.memory.bound(share_of_memory(&handed.settings));
         for (index, fd) in listeners {
             let Some(listen) = handed.settings.listen.get(usize::from(index)) else { continue };
             let unix = matches!(listen.address, ListenAddress::Unix(_));
@@ -199,6 +214,11 @@ impl Doors {
     fn close(&mut self) {
         std::mem::take(&mut self.watches).into_values().for_each(|watch| watch.abort());
     }
+}
+
+/// What the sessions of one process of several may hold.
+fn share_of_memory(settings: &Settings) -> u64 {
+    settings.limits.session_memory_bytes_max / u64::from(settings.processes.receive.max(1))
 }
 
 fn listening(handed: &Handed, listen: &Listen) -> Listening {
@@ -237,8 +257,7 @@ async fn watch(shared: Rc<Shared>, fd: OwnedFd, unix: bool, listening: Rc<Listen
 }
 
 fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client: Option<IpAddr>) {
-    let trusted = shared.policy.borrow().is_trusted(client);
-    match shared.guests.enter(client, listening.limits, trusted) {
+    match shared.enter(listening.limits, client) {
         Ok(stay) => {
             let conversation = Conversation::new(shared.clone(), listening, socket, client);
             tokio::task::spawn_local(attend(conversation, stay));
