@@ -1,5 +1,7 @@
 //! Attempts of a former life: in flight, not tried twice, and done when their end is told.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 use common::*;
 use mail::MessageId;

@@ -18,7 +18,7 @@ pub enum Done {
     /// Of the spool.
     Io(IoDone),
     /// Of the queue.
-    Read(ReadDone),
+    Read(Box<ReadDone>),
 }
 
 enum Job {
@@ -112,7 +112,7 @@ fn start(
             loop {
                 let done = match lane.take() {
                     Job::Io(io) => Done::Io(spool::execute(&disk, io)),
-                    Job::Read(read) => Done::Read(queue::perform(&disk, read)),
+                    Job::Read(read) => Done::Read(queue::perform(&disk, read).into()),
                 };
                 if tell.send(done).is_err() {
                     return;

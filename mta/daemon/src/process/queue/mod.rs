@@ -213,7 +213,7 @@ fn take(shared: &Shared, done: Done) {
     let mut queue = shared.queue.borrow_mut();
     match done {
         Done::Io(done) => queue.io_done(done, now),
-        Done::Read(done) => queue.read_done(done, now),
+        Done::Read(done) => queue.read_done(*done, now),
     }
 }
 
