@@ -1,5 +1,7 @@
 //! Everything of Posthaste that touches the system: processes, privileges, sockets, DNS, mailbox
-//! files, settings, command line. The decisions are made in the machines it drives.
+//! files, settings, command line.
+//!
+//! Must never decide what a machine could decide: it drives them.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
