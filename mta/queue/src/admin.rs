@@ -3,6 +3,7 @@
 //! Must never show a byte of a message's body.
 
 use crate::reads::ReadFor;
+use crate::record::Whom;
 use crate::shelf::Opened;
 use crate::{Output, Queue};
 use link::admin::{self, Acted, Action, Answer, Filter};
@@ -114,25 +115,34 @@ impl Queue {
         self.output.push_back(Output::Answer(question, answer));
     }
 
-    /// `queue hold | release | retry | delete`, a part of it.
+    /// `queue hold | release | retry | delete`, a part of it: answered by an output with this
+    /// number once what was done would survive a power cut.
     pub fn admin_act(
         &mut self,
+        question: u64,
         action: Action,
         filter: &Filter,
         after: Option<MessageId>,
         dry_run: bool,
         now: Now,
-    ) -> Answer {
+    ) {
         let page = self.select(filter, after, ACTED_MAX, now);
         let mut acted = Acted { next: page.next, ..Acted::default() };
+        let mut messages = Vec::new();
         for row in page.rows {
             if dry_run || self.act(action, row.message, now) {
                 acted.messages += 1;
                 acted.recipients += u64::from(row.recipients);
                 acted.bytes += row.bytes;
+                messages.push(row.message);
             }
         }
-        Answer::Acted(acted)
+        let answer = Answer::Acted(acted);
+        if dry_run || messages.is_empty() {
+            self.output.push_back(Output::Answer(question, answer));
+        } else {
+            self.records.expect(Whom::Operator(question, answer.into()), &messages);
+        }
     }
 
     fn act(&mut self, action: Action, message: MessageId, now: Now) -> bool {

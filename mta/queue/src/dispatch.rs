@@ -5,6 +5,7 @@
 
 use crate::Queue;
 use crate::reads::ReadFor;
+use crate::record::Whom;
 use crate::shelf::Opened;
 use bytes::{Bytes, BytesMut};
 use link::LinkError;
@@ -261,6 +262,6 @@ impl Queue {
             }
         }
         self.scheduler.outcome(attempt, &result.outcomes, now);
-        self.records.expect(key, result.attempt, result.message);
+        self.records.expect(Whom::Sender(key, result.attempt), &[result.message]);
     }
 }

@@ -1,14 +1,15 @@
 //! Outcomes and the notices they call for, each pair in one group: a failed recipient's outcome
 //! and its bounce are durable together or not at all.
 //!
-//! Must never tell a sending process that a result is recorded before it is.
+//! Must never tell a sending process or an operator that something is recorded before it is.
 
 use crate::dispatch::SenderKey;
 use crate::intake::Pending;
 use crate::reads::ReadFor;
 use crate::shelf::Opened;
-use crate::{Logged, Queue};
+use crate::{Logged, Output, Queue};
 use bytes::Bytes;
+use link::admin::Answer;
 use link::send::INLINE_BYTES_MAX;
 use mail::bounce::{Bounce, Kind, NOTICE_RECIPIENTS_MAX};
 use mail::{Change, MessageId, Now, TransactionId};
@@ -17,7 +18,7 @@ use spool::Ticket;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Names a result whose recording a sending process waits for.
+/// Names what is told once everything that it called for is recorded.
 pub(crate) type Acknowledgement = u64;
 /// All that wait for one record.
 pub(crate) type Acknowledgements = Vec<Acknowledgement>;
@@ -34,18 +35,31 @@ pub(crate) struct Records {
 
 #[derive(Debug)]
 struct Waiting {
-    key: SenderKey,
-    attempt: u64,
-    /// Records that are not durable yet, and one more until all have been counted.
+    whom: Whom,
+    /// Records that are not durable yet, and one more for each message whose records have not
+    /// been counted.
     open: u32,
 }
 
+/// Who waits for a recording.
+#[derive(Debug)]
+pub(crate) enum Whom {
+    /// A sending process, with its result of this attempt.
+    Sender(SenderKey, u64),
+    /// An operator, with an action; the number of the question and its answer.
+    Operator(u64, Box<Answer>),
+}
+
 impl Records {
-    /// A result whose records the scheduler is about to give.
-    pub fn expect(&mut self, key: SenderKey, attempt: u64, message: MessageId) {
+    /// The scheduler is about to give the records that a result or an action calls for, about
+    /// these messages, of which there is at least one.
+    pub fn expect(&mut self, whom: Whom, messages: &[MessageId]) {
+        debug_assert!(!messages.is_empty(), "nothing would end the waiting");
         self.next += 1;
-        self.waiting.insert(self.next, Waiting { key, attempt, open: 1 });
-        self.fresh.entry(message).or_default().push(self.next);
+        self.waiting.insert(self.next, Waiting { whom, open: messages.len() as u32 });
+        for message in messages {
+            self.fresh.entry(*message).or_default().push(self.next);
+        }
     }
 
     /// The scheduler has given all that it has.
@@ -68,14 +82,13 @@ impl Records {
     }
 
     /// One of them is done; gives back whom to answer if it was the last.
-    fn done(&mut self, acknowledgement: Acknowledgement) -> Option<(SenderKey, u64)> {
+    fn done(&mut self, acknowledgement: Acknowledgement) -> Option<Whom> {
         let waiting = self.waiting.get_mut(&acknowledgement)?;
         waiting.open -= 1;
         if waiting.open > 0 {
             return None;
         }
-        let waiting = self.waiting.remove(&acknowledgement)?;
-        Some((waiting.key, waiting.attempt))
+        self.waiting.remove(&acknowledgement).map(|waiting| waiting.whom)
     }
 }
 
@@ -233,10 +246,16 @@ impl Queue {
 
     /// One part of an acknowledgement is done.
     pub(crate) fn records_settled(&mut self, acknowledgement: Acknowledgement) {
-        if let Some((key, attempt)) = self.records.done(acknowledgement)
-            && let Some(end) = self.senders.end(key)
-        {
-            end.recorded(vec![attempt]);
+        match self.records.done(acknowledgement) {
+            Some(Whom::Sender(key, attempt)) => {
+                if let Some(end) = self.senders.end(key) {
+                    end.recorded(vec![attempt]);
+                }
+            }
+            Some(Whom::Operator(question, answer)) => {
+                self.output.push_back(Output::Answer(question, *answer));
+            }
+            None => {}
         }
     }
 }

@@ -24,7 +24,7 @@ const GUESTS_MAX: usize = 64;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Questions that wait for a read, by number.
+/// Questions that wait for a read or a commit, by number.
 #[derive(Default)]
 pub struct Questions {
     next: Cell<u64>,
@@ -109,11 +109,13 @@ async fn answer(shared: &Shared, request: Request) -> Answer {
             shared.queue.borrow().admin_explain(message, recipient_first, now)
         }
         Request::Act { action, filter, after, dry_run } => {
+            let (question, told) = shared.questions.ask();
             let mut queue = shared.queue.borrow_mut();
-            let answer = queue.admin_act(action, &filter, after, dry_run, now);
+            queue.admin_act(question, action, &filter, after, dry_run, now);
             drop(queue);
             shared.moved.notify_one();
-            answer
+            let ending = || Answer::Refused("the queue process is ending".into());
+            told.await.unwrap_or_else(|_| ending())
         }
         Request::Run { order } => run(shared, &order),
         Request::Status => Answer::Status(status(shared)),
