@@ -110,9 +110,7 @@ async fn answer(shared: &Shared, request: Request) -> Answer {
         }
         Request::Act { action, filter, after, dry_run } => {
             let (question, told) = shared.questions.ask();
-            let mut queue = shared.queue.borrow_mut();
-            queue.admin_act(question, action, &filter, after, dry_run, now);
-            drop(queue);
+            shared.queue.borrow_mut().admin_act(question, action, &filter, after, dry_run, now);
             shared.moved.notify_one();
             let ending = || Answer::Refused("the queue process is ending".into());
             told.await.unwrap_or_else(|_| ending())
