@@ -236,6 +236,16 @@ impl Daemon {
         });
     }
 
+    /// SIGKILL to the master, and a new one at once, as a service manager in a hurry starts it.
+    /// The children of the former one: they are to end by themselves.
+    pub fn kill_and_start_again(&self) -> Vec<u32> {
+        let children = descendants(self.pid());
+        self.signal(libc::SIGKILL);
+        self.child.lock().unwrap().wait().unwrap();
+        *self.child.lock().unwrap() = spawn(&self.setup, &self.directory);
+        children
+    }
+
     /// SIGTERM; how long it took, and whether it ended well.
     pub fn stop(&self) -> (Duration, bool) {
         let start = Instant::now();

@@ -15,10 +15,21 @@ const REPLY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Between a failure and the next try.
 const REST: Duration = Duration::from_millis(20);
 
+/// A message that got its 250.
+#[derive(Clone, Debug)]
+pub struct Promised {
+    /// Its subject.
+    pub token: String,
+    /// Before its MAIL was sent.
+    pub began: Instant,
+    /// When its 250 had been read.
+    pub at: Instant,
+}
+
 /// Threads that send until they are stopped.
 pub struct Load {
     stop: Arc<AtomicBool>,
-    promised: Arc<Mutex<BTreeSet<String>>>,
+    promised: Arc<Mutex<Vec<Promised>>>,
     failed: Arc<AtomicU64>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
@@ -26,6 +37,11 @@ pub struct Load {
 impl Load {
     /// Starts `threads`, each with ten messages a connection to `recipient`.
     pub fn start(threads: usize, port: u16, recipient: &str) -> Load {
+        Load::start_paced(threads, port, recipient, Duration::ZERO)
+    }
+
+    /// The same, with a rest before each message.
+    pub fn start_paced(threads: usize, port: u16, recipient: &str, rest: Duration) -> Load {
         let (stop, promised, failed): (Arc<AtomicBool>, Arc<Mutex<_>>, Arc<AtomicU64>) =
             Default::default();
         let threads = (0..threads)
@@ -34,7 +50,7 @@ impl Load {
                 let recipient = recipient.to_string();
                 std::thread::spawn(move || {
                     while !stop.load(Relaxed) {
-                        if connection(port, &recipient, &stop, &promised).is_err() {
+                        if connection(port, &recipient, rest, &stop, &promised).is_err() {
                             failed.fetch_add(1, Relaxed);
                             std::thread::sleep(REST);
                         }
@@ -48,6 +64,17 @@ impl Load {
     /// Messages that got 250 so far.
     pub fn promised(&self) -> usize {
         self.promised.lock().unwrap().len()
+    }
+
+    /// Connections that ended otherwise than by QUIT.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Relaxed)
+    }
+
+    /// The messages that were begun after this moment and got 250.
+    pub fn begun_since(&self, moment: Instant) -> Vec<Promised> {
+        let promised = self.promised.lock().unwrap();
+        promised.iter().filter(|promised| promised.began >= moment).cloned().collect()
     }
 
     /// Waits until so many more were promised; how long that took.
@@ -64,7 +91,7 @@ impl Load {
             thread.join().unwrap();
         }
         let mut promised = self.promised.lock().unwrap();
-        std::mem::take(&mut promised)
+        promised.drain(..).map(|promised| promised.token).collect()
     }
 }
 
@@ -72,8 +99,9 @@ impl Load {
 fn connection(
     port: u16,
     recipient: &str,
+    rest: Duration,
     stop: &AtomicBool,
-    promised: &Mutex<BTreeSet<String>>,
+    promised: &Mutex<Vec<Promised>>,
 ) -> std::io::Result<()> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(REPLY_TIME_MAX))?;
@@ -87,7 +115,8 @@ fn connection(
         if stop.load(Relaxed) {
             break;
         }
-        let token = token("load");
+        std::thread::sleep(rest);
+        let (token, began) = (token("load"), Instant::now());
         let envelope =
             format!("MAIL FROM:<{token}@load.test>\r\nRCPT TO:<{recipient}>\r\nDATA\r\n");
         output.write_all(envelope.as_bytes())?;
@@ -96,7 +125,8 @@ fn connection(
         }
         write!(output, "Subject: {token};\r\n\r\n{}\r\n.\r\n", "x".repeat(2_000))?;
         expect(&mut input, 250)?;
-        promised.lock().unwrap().insert(format!("{token};"));
+        let (token, at) = (format!("{token};"), Instant::now());
+        promised.lock().unwrap().push(Promised { token, began, at });
     }
     write!(output, "QUIT\r\n")?;
     expect(&mut input, 221)

@@ -6,6 +6,7 @@ use super::until;
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// One message as it came.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,8 @@ pub struct Mail {
     pub chunked: bool,
     /// Number of the connection it came over.
     pub connection: usize,
+    /// When it had come.
+    pub at: Option<Instant>,
 }
 
 impl Mail {
@@ -195,7 +198,8 @@ impl Session {
     }
 
     fn end(&mut self) -> std::io::Result<()> {
-        let mail = std::mem::take(&mut self.mail);
+        let mut mail = std::mem::take(&mut self.mail);
+        mail.at = Some(Instant::now());
         let reply = (self.script.end)(&mail);
         if reply.starts_with('2') {
             self.mails.lock().unwrap().push(mail);

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const RESTART_WAIT_FIRST: Duration = Duration::from_millis(50);
 /// Longest wait.
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(5);
-/// A child that lived so long has not died "in a row".
-const LIVED_LONG: Duration = Duration::from_secs(10);
+/// A child that was at work for so long has not died "in a row": its work flows again at once.
+const LIVED_LONG: Duration = Duration::from_secs(1);
 /// A peer can only be reached once a child has begun; its socket is made before.
 const QUEUE: (Role, u16) = (Role::Queue, 0);
 
@@ -56,9 +56,10 @@ pub struct Life {
     process: Child,
     /// To and from it.
     pub control: Control,
-    started: Instant,
-    /// It said so.
-    pub ready: bool,
+    /// Since when it has been at work: it said so.
+    pub ready: Option<Instant>,
+    /// It has been told of new settings and has not said that it took them.
+    pub reloading: bool,
 }
 
 /// All of them.
@@ -115,10 +116,10 @@ impl Children {
     }
 
     /// Starts the child of this slot and wires it to the peers that live.
-    pub fn start(&mut self, at: usize, supplies: &Supplies, now: Instant) -> Result<()> {
+    pub fn start(&mut self, at: usize, supplies: &Supplies) -> Result<()> {
         let (role, instance) = (self.slots[at].role, self.slots[at].instance);
         let control = spawn(role).map(|(process, control)| {
-            let life = Life { process, control, started: now, ready: false };
+            let life = Life { process, control, ready: None, reloading: false };
             let slot = &mut self.slots[at];
             slot.restart_at = None;
             slot.life.insert(life).control.as_fd().try_clone_to_owned()
@@ -140,28 +141,25 @@ impl Children {
         control.send(&FromMaster::Begin, None)
     }
 
-    /// Notes a child that has ended, if one has.
-    pub fn reap(&mut self, now: Instant) -> Option<Death> {
-        for slot in &mut self.slots {
-            let Some(life) = &mut slot.life else { continue };
-            let Ok(Some(status)) = life.process.try_wait() else { continue };
-            let pid = life.process.id();
-            if now.duration_since(life.started) >= LIVED_LONG {
-                slot.restart_wait = RESTART_WAIT_FIRST;
-            }
-            let restart_in = slot.restart_wait;
-            slot.restart_wait = (slot.restart_wait * 2).min(RESTART_WAIT_MAX);
-            slot.restart_at = Some(now + restart_in);
-            slot.life = None;
-            return Some(Death {
-                role: slot.role,
-                instance: slot.instance,
-                pid,
-                status,
-                restart_in,
-            });
+    /// A slot whose child has ended and is not buried yet; what it said last can still be heard.
+    pub fn ended(&mut self) -> Option<usize> {
+        let has_ended = |life: &mut Life| matches!(life.process.try_wait(), Ok(Some(_)));
+        self.slots.iter_mut().position(|slot| slot.life.as_mut().is_some_and(has_ended))
+    }
+
+    /// Buries the child of this slot, which has ended, and says when another follows.
+    pub fn bury(&mut self, at: usize, now: Instant) -> Option<Death> {
+        let slot = &mut self.slots[at];
+        let mut life = slot.life.take()?;
+        let status = life.process.wait().ok()?;
+        if life.ready.is_some_and(|ready| now.duration_since(ready) >= LIVED_LONG) {
+            slot.restart_wait = RESTART_WAIT_FIRST;
         }
-        None
+        let restart_in = slot.restart_wait;
+        slot.restart_wait = (slot.restart_wait * 2).min(RESTART_WAIT_MAX);
+        slot.restart_at = Some(now + restart_in);
+        let (role, instance, pid) = (slot.role, slot.instance, life.process.id());
+        Some(Death { role, instance, pid, status, restart_in })
     }
 
     /// Slots whose child is to be started again by now.
@@ -188,6 +186,18 @@ impl Children {
         }
     }
 
+    /// All that live have new settings to take over.
+    pub fn expect_reload(&mut self) {
+        for life in self.slots.iter_mut().filter_map(|slot| slot.life.as_mut()) {
+            life.reloading = true;
+        }
+    }
+
+    /// Whether somebody has not taken them over yet.
+    pub fn any_reloading(&self) -> bool {
+        self.slots.iter().any(|slot| slot.life.as_ref().is_some_and(|life| life.reloading))
+    }
+
     /// Whether one of these roles lives.
     pub fn any_alive(&self, roles: &[Role]) -> bool {
         self.slots.iter().any(|slot| roles.contains(&slot.role) && slot.life.is_some())
@@ -211,7 +221,7 @@ impl Children {
 
     /// Everyone has said that it is ready.
     pub fn all_ready(&self) -> bool {
-        self.slots.iter().all(|slot| slot.life.as_ref().is_some_and(|life| life.ready))
+        self.slots.iter().all(|slot| slot.life.as_ref().is_some_and(|life| life.ready.is_some()))
     }
 }
 

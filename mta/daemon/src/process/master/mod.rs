@@ -27,6 +27,9 @@ const DRAIN: [(&[Role], Duration); 3] = [
 
 /// How often master looks around when nothing happens.
 const IDLE_WAIT: Duration = Duration::from_secs(1);
+/// The next reload waits for the children to have taken over the last one, but no longer: signals
+/// that come faster than settings can be read must not fill the sockets to the children.
+const RELOAD_WAIT: Duration = Duration::from_secs(2);
 
 /// Runs the mailer until it is told to stop.
 pub fn run(file: PathBuf, log_format: Option<crate::settings::LogFormat>) -> ExitCode {
@@ -50,7 +53,13 @@ struct Master {
     ports_open: bool,
     announced: bool,
     draining: Option<(usize, Instant)>,
+    /// A signal asked for it.
+    reload_wanted: bool,
+    /// When the last one began.
+    reloaded: Option<Instant>,
     fatal: Option<Box<str>>,
+    /// Keeps a second mailer from this state directory.
+    _lock: OwnedFd,
 }
 
 impl Master {
@@ -60,6 +69,7 @@ impl Master {
     ) -> Result<Master, anyhow::Error> {
         let signals = Signals::open()?;
         let prepared = Prepared::read(&file, log_format)?;
+        let lock = prepared.lock_state()?;
         let supplies = prepared.supplies()?;
         let log = Log::start("master", prepared.log())?;
         let mut master = Master {
@@ -73,7 +83,10 @@ impl Master {
             ports_open: false,
             announced: false,
             draining: None,
+            reload_wanted: false,
+            reloaded: None,
             fatal: None,
+            _lock: lock,
         };
         for at in 0..master.children.slots.len() {
             master.start(at);
@@ -83,7 +96,7 @@ impl Master {
 
     fn start(&mut self, at: usize) {
         let now = Instant::now();
-        if let Err(error) = self.children.start(at, &self.supplies, now) {
+        if let Err(error) = self.children.start(at, &self.supplies) {
             let slot = &self.children.slots[at];
             self.log.warn(&format!("cannot start {}: {error}", slot.role.name()));
             self.children.put_off(at, now);
@@ -96,6 +109,7 @@ impl Master {
             self.hear_signals();
             self.hear_children();
             self.bury();
+            self.reload();
             self.restart();
             if !self.drain() {
                 break;
@@ -131,7 +145,7 @@ impl Master {
         while let Some(signal) = self.signals.next() {
             match signal {
                 libc::SIGTERM | libc::SIGINT => self.begin_drain(),
-                libc::SIGHUP if self.draining.is_none() => self.reload(),
+                libc::SIGHUP => self.reload_wanted = true,
                 _ => {}
             }
         }
@@ -170,7 +184,7 @@ impl Master {
         match message {
             ToMaster::Ready => {
                 if let Some(life) = &mut self.children.slots[at].life {
-                    life.ready = true;
+                    life.ready = Some(Instant::now());
                 }
                 if self.children.slots[at].role == Role::Queue {
                     self.open_ports();
@@ -180,7 +194,11 @@ impl Master {
                     self.log.info(&format!("ready: {}", self.prepared.addresses()));
                 }
             }
-            ToMaster::Reloaded => {}
+            ToMaster::Reloaded => {
+                if let Some(life) = &mut self.children.slots[at].life {
+                    life.reloading = false;
+                }
+            }
             ToMaster::Fatal { text } => {
                 self.fatal.get_or_insert(text);
                 self.begin_drain();
@@ -200,9 +218,14 @@ impl Master {
         }
     }
 
+    /// What a child said last counts: why a restart cannot help, for one.
     fn bury(&mut self) {
-        while let Some(death) = self.children.reap(Instant::now()) {
-            if self.draining.is_none() {
+        while let Some(at) = self.children.ended() {
+            while let Some(message) = self.children.hear(at) {
+                self.heard(at, message);
+            }
+            let death = self.children.bury(at, Instant::now());
+            if let Some(death) = death.filter(|_| self.draining.is_none()) {
                 self.log.warn(&death.to_string());
             }
         }
@@ -217,8 +240,15 @@ impl Master {
         }
     }
 
-    /// A bad file changes nothing.
+    /// A bad file changes nothing. Signals that come meanwhile are one more reload.
     fn reload(&mut self) {
+        let waited = self.reloaded.is_none_or(|began| began.elapsed() >= RELOAD_WAIT);
+        let busy = self.children.any_reloading() && !waited;
+        if !self.reload_wanted || busy || self.draining.is_some() {
+            return;
+        }
+        self.reload_wanted = false;
+        self.reloaded = Some(Instant::now());
         match self.reread() {
             Ok(()) => self.log.info("settings reloaded"),
             Err(error) => {
@@ -232,8 +262,9 @@ impl Master {
         let supplies = next.supplies_after(&self.prepared, &self.supplies)?;
         self.prepared = next;
         self.supplies = supplies;
-        self.ports_open = false;
-        self.open_ports();
+        if std::mem::take(&mut self.ports_open) {
+            self.open_ports();
+        }
         let everyone = all_roles();
         self.children.tell(&everyone, &FromMaster::Settings, Some(&self.supplies.settings));
         for (index, listener) in self.supplies.listeners.iter().enumerate() {
@@ -241,6 +272,7 @@ impl Master {
             self.children.tell(&[Role::Receive], &FromMaster::Listener { index }, Some(listener));
         }
         self.children.tell(&[Role::Receive], &FromMaster::Begin, None);
+        self.children.expect_reload();
         Ok(())
     }
 }

@@ -12,7 +12,12 @@ use rustix::net::{
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+/// Children of a master that was killed may hold its ports a moment longer than it.
+const PORT_WAIT: Duration = Duration::from_secs(1);
+/// Between two tries.
+const PORT_REST: Duration = Duration::from_millis(10);
 /// Connections that wait to be accepted; the kernel's own bound (`net.core.somaxconn`) is below.
 const BACKLOG: i32 = 65_535;
 
@@ -27,6 +32,8 @@ pub enum PortError {
         address: String,
         /// Cause and what to do.
         advice: String,
+        /// Somebody else has it.
+        in_use: bool,
     },
     /// A path that is no socket of ours.
     #[error(
@@ -41,8 +48,22 @@ pub fn bind_at(address: &ListenAddress) -> Result<OwnedFd, PortError> {
         ListenAddress::Tcp(address) => tcp(*address).map_err(|error| PortError::Bind {
             address: address.to_string(),
             advice: advice(error, address.port()),
+            in_use: error == Errno::ADDRINUSE,
         }),
         ListenAddress::Unix(path) => unix(path, Mode::from_raw_mode(0o666)),
+    }
+}
+
+/// The same at the start, where the children of a former master may still have to end.
+pub fn bind_patiently(address: &ListenAddress) -> Result<OwnedFd, PortError> {
+    let until = Instant::now() + PORT_WAIT;
+    loop {
+        match bind_at(address) {
+            Err(PortError::Bind { in_use: true, .. }) if Instant::now() < until => {
+                std::thread::sleep(PORT_REST);
+            }
+            other => return other,
+        }
     }
 }
 
@@ -84,6 +105,7 @@ pub fn unix(path: &Path, mode: Mode) -> Result<OwnedFd, PortError> {
     let failed = |error: Errno| PortError::Bind {
         address: format!("unix:{}", path.display()),
         advice: error.to_string(),
+        in_use: false,
     };
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {

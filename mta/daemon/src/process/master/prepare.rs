@@ -11,7 +11,8 @@ use crate::process::wiring;
 use crate::settings::{Handed, ListenAddress, LogFormat, Settings, Surroundings, Users, seal};
 use anyhow::{Context, Result, anyhow};
 use link::control::Role;
-use rustix::fs::{Gid, Mode, OFlags, Uid};
+use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -70,9 +71,25 @@ impl Prepared {
         self.settings.listen.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 
+    /// The state directory, locked for as long as this master lives: a second one must not take
+    /// over the sockets of the first. The spool has a lock of its own besides.
+    pub fn lock_state(&self) -> Result<OwnedFd> {
+        let state = &self.settings.state;
+        let lock = directory(state, None, 0o755)?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Err(anyhow!(
+                "the spool in {} is locked: another posthaste runs there; stop it, or choose another directory with `state` in the settings",
+                state.display()
+            )),
+            // Some network file systems know no locks for directories.
+            _ => Ok(lock),
+        }
+    }
+
     /// Makes directories and binds ports.
     pub fn supplies(&self) -> Result<Supplies> {
-        let listeners = self.settings.listen.iter().map(|listen| ports::bind_at(&listen.address));
+        let listen = self.settings.listen.iter();
+        let listeners = listen.map(|listen| ports::bind_patiently(&listen.address));
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         self.with_listeners(listeners, None)
     }

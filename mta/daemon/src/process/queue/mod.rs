@@ -36,6 +36,12 @@ use world::{Chance, Clock};
 /// How long the last commits are waited for at the end.
 const FINISH_PATIENCE: Duration = Duration::from_millis(1500);
 
+/// A queue process that was killed lets go of the spool when its last write has ended; a lock that
+/// is held for longer is another mailer's.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+/// Between two tries.
+const LOCK_REST: Duration = Duration::from_millis(10);
+
 /// What the tasks of this process share.
 pub struct Shared {
     queue: RefCell<Queue>,
@@ -80,10 +86,12 @@ async fn serve(
     let Start { control, handed, admin, peers, .. } = start;
     let clock = world::real::Clock;
     let orders = Orders::new(control)?;
-    let queue = match open(&handed, &disk, spool_settings, &log, clock.now()) {
+    let queue = match open_patiently(&handed, &disk, spool_settings, &log).await {
         Ok(queue) => queue,
-        Err(text) => {
+        Err(error) => {
+            let text = error.to_string();
             log.error(&text);
+            log.flush(FINISH_PATIENCE);
             orders.say(&ToMaster::Fatal { text: text.into() })?;
             return Ok(());
         }
@@ -112,6 +120,27 @@ async fn serve(
     Ok(())
 }
 
+/// Opens it, also when the queue process of a former life still has to end.
+async fn open_patiently(
+    handed: &crate::settings::Handed,
+    disk: &world::real::Disk,
+    spool_settings: spool::Settings,
+    log: &Log,
+) -> std::result::Result<Queue, spool::OpenError> {
+    let began = world::real::Clock.now();
+    loop {
+        let now = world::real::Clock.now();
+        match open(handed, disk, spool_settings.clone(), log, now) {
+            Err(spool::OpenError::Locked)
+                if now.monotonic.since(began.monotonic) < LOCK_PATIENCE =>
+            {
+                tokio::time::sleep(LOCK_REST).await;
+            }
+            other => return other,
+        }
+    }
+}
+
 /// Opens the spool and tells the scheduler what is in it.
 fn open(
     handed: &crate::settings::Handed,
@@ -119,7 +148,7 @@ fn open(
     spool_settings: spool::Settings,
     log: &Log,
     now: Now,
-) -> std::result::Result<Queue, String> {
+) -> std::result::Result<Queue, spool::OpenError> {
     let settings = wiring::queue(handed);
     let seed = world::real::Chance.u64();
     let mut scheduler = Scheduler::new(settings.scheduler.clone(), seed, now);
@@ -128,7 +157,7 @@ fn open(
     let opened = spool::open(disk, spool_settings, secret, &mut |replay| {
         restore.replay(&mut scheduler, replay, now);
     });
-    let (spool, report) = opened.map_err(|error| error.to_string())?;
+    let (spool, report) = opened?;
     tell(log, &report, now, world::real::Clock.now());
     let origin = world::real::Chance.u64();
     let senders = handed.settings.processes.send as usize + 1;
@@ -239,13 +268,14 @@ fn run_machines(shared: &Shared, threads: &Threads, now: Now) {
     shared.peers.wake();
 }
 
-/// What is under way is brought to its end: receive and send have ended before.
+/// What is under way is brought to its end: receive and send have ended before, and what they said
+/// last is heard to the end of their streams.
 async fn finish(shared: &Shared, threads: &mut Threads) {
     let patience = tokio::time::sleep(FINISH_PATIENCE);
     tokio::pin!(patience);
     loop {
         run_machines(shared, threads, shared.now());
-        if shared.queue.borrow().is_settled() {
+        if shared.peers.all_gone() && shared.queue.borrow().is_settled() {
             return shared.log.flush(FINISH_PATIENCE);
         }
         let wakeup = shared.queue.borrow().next_wakeup();
@@ -254,8 +284,9 @@ async fn finish(shared: &Shared, threads: &mut Threads) {
                 Some(done) => take(shared, done),
                 None => return,
             },
+            () = shared.moved.notified() => {}
             () = until(wakeup, shared.now()) => {}
-            () = &mut patience => return,
+            () = &mut patience => return shared.log.flush(FINISH_PATIENCE),
         }
     }
 }

@@ -34,6 +34,11 @@ impl Peers {
         names
     }
 
+    /// All streams have ended.
+    pub fn all_gone(&self) -> bool {
+        self.0.borrow().values().all(|peer| peer.task.is_finished())
+    }
+
     /// Has all streams look for frames to write.
     pub fn wake(&self) {
         self.0.borrow().values().for_each(|peer| peer.output.notify_one());
