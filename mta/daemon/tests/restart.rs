@@ -1,5 +1,6 @@
-//! Processes that die under load: nothing that got 250 is lost, and mail flows again (X184, X185,
-//! X187).
+//! The mailer told to stop, to read its settings again, or to start a second time: nothing that
+//! got 250 is lost, and what cannot be done is said (N106, N117, S140, X187, X188). What dies is in
+//! `kill.rs`.
 //!
 //! Must never call mail lost before the queue has had time to drain.
 
@@ -8,12 +9,13 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use support::load::Load;
-use support::{Daemon, PATIENCE, Script, Setup, Sink, until};
+use support::{Client, Daemon, PATIENCE, Script, Setup, Sink, free_port, token, until};
 
-/// Mail flows again after at most this, on a machine that does much else besides.
-const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// A stop takes less.
+const STOP_MAX: Duration = Duration::from_secs(10);
 
 fn start() -> (Daemon, Sink) {
     let sink = Sink::start(Script::default());
@@ -29,10 +31,6 @@ fn start() -> (Daemon, Sink) {
 /// The tokens of the load that have come to the sink.
 fn at_sink(sink: &Sink) -> BTreeSet<String> {
     sink.mails().iter().filter_map(|mail| subject(&mail.text())).collect()
-}
-
-fn in_mailbox(daemon: &Daemon, user: &str) -> BTreeSet<String> {
-    daemon.mailbox(user).iter().filter_map(|text| subject(text)).collect()
 }
 
 fn subject(text: &str) -> Option<String> {
@@ -58,77 +56,185 @@ fn nothing_is_lost(promised: &BTreeSet<String>, arrived: impl Fn() -> BTreeSet<S
     }
 }
 
-/// Kills all processes of a role three times under load.
-fn survives_the_death_of(role: &str, recipient: &str) {
-    let (daemon, sink) = start();
-    let load = Load::start(4, daemon.port, recipient);
-    load.wait_for_more(20);
-    for _ in 0..3 {
-        let killed = until(role, || {
-            let pids = daemon.pids_of(role);
-            (!pids.is_empty()).then_some(pids)
-        });
-        for pid in &killed {
-            support::daemon::signal_to(*pid, libc::SIGKILL);
-        }
-        until("another process of the role", || {
-            let pids = daemon.pids_of(role);
-            (!pids.is_empty() && pids.iter().all(|pid| !killed.contains(pid))).then_some(())
-        });
-        let pause = load.wait_for_more(20);
-        assert!(pause < PAUSE_MAX, "no mail for {pause:?} after {role} was killed");
-    }
-    let promised = load.stop();
-    match recipient.strip_suffix("@local.test") {
-        Some(user) => nothing_is_lost(&promised, || in_mailbox(&daemon, user)),
-        None => nothing_is_lost(&promised, || at_sink(&sink)),
-    }
-    until("an empty queue", || (daemon.queued() == 0).then_some(()));
-    daemon.works();
-}
-
-#[test]
-fn x185_a_killed_queue_process_loses_nothing() {
-    survives_the_death_of("queue", "b@sink.test");
-}
-
-#[test]
-fn x185_a_killed_receive_process_loses_nothing() {
-    survives_the_death_of("receive", "b@sink.test");
-}
-
-#[test]
-fn x185_a_killed_send_process_loses_nothing() {
-    survives_the_death_of("send", "b@sink.test");
-}
-
-#[test]
-fn x185_a_killed_local_process_loses_nothing() {
-    survives_the_death_of("local", "box@local.test");
-}
-
-#[test]
-fn x184_a_killed_daemon_started_again_loses_nothing() {
-    let (daemon, sink) = start();
-    let load = Load::start(4, daemon.port, "b@sink.test");
-    for _ in 0..3 {
-        load.wait_for_more(20);
-        daemon.kill();
-        daemon.start_again();
-    }
-    load.wait_for_more(20);
-    nothing_is_lost(&load.stop(), || at_sink(&sink));
-    until("an empty queue", || (daemon.queued() == 0).then_some(()));
-}
-
 #[test]
 fn x187_a_stop_under_load_takes_less_than_ten_seconds_and_loses_nothing() {
     let (daemon, sink) = start();
     let load = Load::start(4, daemon.port, "b@sink.test");
     load.wait_for_more(50);
     let (time, well) = daemon.stop();
-    assert!(well && time < Duration::from_secs(10), "{time:?} {well}");
+    assert!(well && time < STOP_MAX, "{time:?} {well}");
     daemon.start_again();
     load.wait_for_more(20);
     nothing_is_lost(&load.stop(), || at_sink(&sink));
+}
+
+#[test]
+fn x187_a_second_stop_changes_nothing_about_the_first() {
+    let (daemon, sink) = start();
+    let load = Load::start(4, daemon.port, "b@sink.test");
+    load.wait_for_more(50);
+    daemon.signal(libc::SIGTERM);
+    std::thread::sleep(Duration::from_millis(5));
+    let (time, well) = daemon.stop();
+    assert!(well && time < STOP_MAX, "{time:?} {well}");
+    daemon.start_again();
+    load.wait_for_more(20);
+    nothing_is_lost(&load.stop(), || at_sink(&sink));
+}
+
+#[test]
+fn x187_a_stop_at_any_moment_of_a_recovery_is_short_and_loses_nothing() {
+    let (daemon, sink) = start();
+    let load = Load::start(4, daemon.port, "b@sink.test");
+    for moment in [0, 10, 30, 60, 120] {
+        load.wait_for_more(50);
+        daemon.kill_and_start_again();
+        std::thread::sleep(Duration::from_millis(moment));
+        let (time, well) = daemon.stop();
+        // Before master listens to signals, one ends it as it ends any process.
+        assert!((well || moment == 0) && time < STOP_MAX, "after {moment} ms: {time:?} {well}");
+        daemon.start_again();
+    }
+    nothing_is_lost(&load.stop(), || at_sink(&sink));
+}
+
+fn settings_of(daemon: &Daemon) -> PathBuf {
+    daemon.directory.join("posthaste.toml")
+}
+
+fn times_in_log(daemon: &Daemon, text: &str) -> usize {
+    daemon.log().matches(text).count()
+}
+
+/// Writes the settings, has them read again and waits for what master says of it.
+fn reload(daemon: &Daemon, settings: &[u8], said: &str) {
+    std::fs::write(settings_of(daemon), settings).unwrap();
+    let before = times_in_log(daemon, said);
+    daemon.signal(libc::SIGHUP);
+    until(said, || (times_in_log(daemon, said) > before).then_some(()));
+}
+
+#[test]
+fn n117_a_bad_file_changes_nothing() {
+    let (daemon, _sink) = start();
+    let good = std::fs::read_to_string(settings_of(&daemon)).unwrap();
+    let pids = daemon.pids();
+    let unknown = format!("{good}\n[retry_]\nfirst = \"1s\"\n");
+    let half = &good[..good.find("maildir:").unwrap()];
+    let elsewhere = good.replace("/state\"", "/elsewhere\"");
+    let bad_text = [good.as_bytes(), b"# \xff\xfe\n"].concat();
+    for bad in [unknown.as_bytes(), half.as_bytes(), elsewhere.as_bytes(), &bad_text] {
+        reload(&daemon, bad, "settings not reloaded");
+        daemon.works();
+    }
+    std::fs::remove_file(settings_of(&daemon)).unwrap();
+    let before = times_in_log(&daemon, "settings not reloaded");
+    daemon.signal(libc::SIGHUP);
+    until("a word about the missing file", || {
+        (times_in_log(&daemon, "settings not reloaded") > before).then_some(())
+    });
+    reload(&daemon, good.as_bytes(), "settings reloaded");
+    daemon.works();
+    assert_eq!(daemon.pids(), pids, "a reload starts nobody again");
+}
+
+#[test]
+fn a_reload_opens_and_closes_ports_and_routes_new_mail_anew() {
+    let (daemon, old_sink) = start();
+    let new_sink = Sink::start(Script::default());
+    let old = std::fs::read_to_string(settings_of(&daemon)).unwrap();
+    let port = free_port();
+    let moved = old.replace(&old_sink.port.to_string(), &new_sink.port.to_string());
+    let more = format!("{moved}\n[[listen]]\naddress = \"127.0.0.1:{port}\"\n");
+    reload(&daemon, more.as_bytes(), "settings reloaded");
+    let token = token("moved");
+    until("the new port and the new route", || {
+        let stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+        drop(stream);
+        let mut client = Client::in_data(port, "a@client.test", "b@sink.test");
+        client.send(format!("Subject: {token}\r\n\r\nx\r\n.\r\n"));
+        client.expect(250);
+        client.ask("QUIT", 221);
+        (!new_sink.with(&token).is_empty()).then_some(())
+    });
+    reload(&daemon, moved.as_bytes(), "settings reloaded");
+    until("the port to close", || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).err().map(drop)
+    });
+    daemon.works();
+}
+
+#[test]
+fn x188_a_storm_of_reloads_drops_nothing_leaks_nothing_and_ends_with_the_last_settings() {
+    let (daemon, sink) = start();
+    let settings = std::fs::read_to_string(settings_of(&daemon)).unwrap();
+    let load = Load::start(4, daemon.port, "b@sink.test");
+    load.wait_for_more(20);
+    let storm = std::env::var("POSTHASTE_STORM_SECONDS").ok().and_then(|text| text.parse().ok());
+    let end = Instant::now() + Duration::from_secs(storm.unwrap_or(3));
+    let pids = daemon.pids();
+    daemon.signal(libc::SIGHUP);
+    daemon.wait_for_log(&["settings reloaded"]);
+    let open_before = open_files(&pids);
+    while Instant::now() < end {
+        daemon.signal(libc::SIGHUP);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(daemon.pids(), pids, "the same settings start nobody again");
+    let last = settings.replace("mx.local.test", "last.local.test");
+    std::fs::write(settings_of(&daemon), last).unwrap();
+    daemon.signal(libc::SIGHUP);
+    until("the last settings", || {
+        let greeting = Client::connect(daemon.port).next_reply()?;
+        greeting.lines.concat().contains("last.local.test").then_some(())
+    });
+    assert_eq!(load.failed(), 0, "connections broken by a reload");
+    nothing_is_lost(&load.stop(), || at_sink(&sink));
+    until("an empty queue", || (daemon.queued() == 0).then_some(()));
+    let reloads = times_in_log(&daemon, "settings reloaded");
+    assert!(reloads > 10, "{reloads} reloads");
+    until("no descriptor to be left behind", || {
+        (open_files(&daemon.pids()) <= open_before + OPEN_FILES_SLACK).then_some(())
+    });
+}
+
+/// Connections of the load come and go.
+const OPEN_FILES_SLACK: usize = 20;
+
+fn open_files(pids: &[u32]) -> usize {
+    let of = |pid: &u32| std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+    pids.iter().map(of).sum()
+}
+
+/// Starts another mailer with these settings and waits for it to end: what it said, and its code.
+fn another(daemon: &Daemon, settings: &str) -> (String, Option<i32>) {
+    let file = daemon.directory.join("another.toml");
+    std::fs::write(&file, settings).unwrap();
+    let output = daemon.command(&["run", "--config", file.to_str().unwrap()]);
+    (String::from_utf8_lossy(&output.stderr).into_owned(), output.status.code())
+}
+
+#[test]
+fn s140_a_second_mailer_on_the_same_spool_says_so_and_leaves_the_first_alone() {
+    let (daemon, _sink) = start();
+    let settings = std::fs::read_to_string(settings_of(&daemon)).unwrap();
+    let other_port = settings
+        .replace(&format!("127.0.0.1:{}\"", daemon.port), &format!("127.0.0.1:{}\"", free_port()));
+    for settings in [&settings, &other_port] {
+        let (said, code) = another(&daemon, settings);
+        assert!(said.contains("is locked"), "{said}");
+        assert!(code.is_some_and(|code| code != 0), "{code:?}");
+        daemon.works();
+        assert_eq!(daemon.queued(), 0, "the first one's control socket still answers");
+    }
+}
+
+#[test]
+fn n106_a_port_in_use_ends_the_start_with_an_error_that_names_it() {
+    let (daemon, _sink) = start();
+    let settings = std::fs::read_to_string(settings_of(&daemon)).unwrap();
+    let (said, code) = another(&daemon, &settings.replace("/state\"", "/another\""));
+    assert!(said.contains(&format!("port {} is in use", daemon.port)), "{said}");
+    assert!(code.is_some_and(|code| code != 0), "{code:?}");
+    daemon.works();
 }
