@@ -92,10 +92,8 @@ fn pythons_smtplib_with_bdat() {
         "import smtplib, sys\n\
          s = smtplib.SMTP('127.0.0.1', int(sys.argv[1]))\n\
          s.ehlo(); s.mail(sys.argv[2] + '@client.test'); s.rcpt('b@sink.test')\n\
-         for chunk, last in ((b'Subject: x\\r\\n\\r', ''), (b'\\n.\\r\\nbody\\r\\n', ' LAST')):\n\
-             s.send(b'BDAT %d%s\\r\\n' % (len(chunk), last.encode()) + chunk)\n\
-             code, text = s.getreply()\n\
-             assert code == 250, (code, text)\n\
+         def chunk(c, last): s.send(b'BDAT %d%s\\r\\n' % (len(c), last) + c); r = s.getreply(); assert r[0] == 250, r\n\
+         chunk(b'Subject: x\\r\\n\\r', b''); chunk(b'\\n.\\r\\nbody\\r\\n', b' LAST')\n\
          s.quit()\n",
         &token,
     );
