@@ -1,7 +1,8 @@
 //! The lock of an mbox: first fcntl's on the file, then a dotlock beside it, as Debian policy 11.6
 //! has it. Must never wait, nor take away a lock that is held.
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use super::place::unique_name;
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -83,13 +84,26 @@ fn lock_file(file: &File) -> Result<(), LockError> {
     }
 }
 
+/// Makes the dotlock with its text in it: killed between the two, an empty one would be nobody's
+/// and stop us until it is stale.
 fn create(directory: &File, name: &str) -> Result<(), Errno> {
+    // No mailbox has a capital letter in its name, so this is none.
+    let staged = format!("{name}.{}", unique_name());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-    let mut file = File::from(rustix::fs::openat(directory, name, flags, mode)?);
+    let mut file = File::from(rustix::fs::openat(directory, &staged, flags, mode)?);
     // An empty dotlock locks as well (the disk may be full); it only takes longer to be found stale.
     let _ = file.write_all(format!("{}\nposthaste\n", std::process::id()).as_bytes());
-    Ok(())
+    let put = match renameat_with(directory, &staged, directory, name, RenameFlags::NOREPLACE) {
+        // NFS knows no such renaming.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            rustix::fs::linkat(directory, &staged, directory, name, AtFlags::empty())
+        }
+        Ok(()) => return Ok(()),
+        Err(error) => Err(error),
+    };
+    let _ = rustix::fs::unlinkat(directory, &staged, AtFlags::empty());
+    put
 }
 
 fn remove_if_stale(directory: &File, name: &str) -> Result<(), LockError> {
