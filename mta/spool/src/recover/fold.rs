@@ -149,7 +149,6 @@ impl Fold<'_> {
     fn segments(&mut self, survey: &Survey, chosen: Option<&Chosen>, scanned: &Scanned) {
         let mut last_records: HashMap<u32, u64> = HashMap::new();
         for batch in &scanned.batches {
-            self.loaded.tail_bytes += u64::from(batch.header.length);
             let last = batch.records.iter().map(|record| record.sequence).max();
             let last = last.unwrap_or(0).max(batch.header.first_record);
             let known = last_records.entry(batch.slot).or_default();

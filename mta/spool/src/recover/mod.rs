@@ -108,7 +108,8 @@ pub struct OpenReport {
 pub(crate) struct Loaded {
     /// As the settings have it.
     pub segment_bytes: u32,
-    /// Bytes of the log that no snapshot covers.
+    /// What had to be read of the log because no snapshot covers it: segments count whole, since
+    /// each restart begins a new one, and many restarts in a row must not make each slower.
     pub tail_bytes: u64,
     pub segments: Segments,
     pub index: Index,
@@ -142,7 +143,9 @@ pub(crate) fn load(
     loaded.report.damage = std::mem::take(&mut survey.damage);
     let chosen = snapshot::choose(disk, &survey, &mut loaded.report)?;
     let tail = survey.tail(chosen.as_ref());
+    let before = loaded.report.bytes_read;
     let scanned = scan::scan_all(disk, &survey, &tail, settle, &mut loaded.report);
+    loaded.tail_bytes = loaded.report.bytes_read - before;
     fold::fold(loaded, &survey, chosen, scanned, replay)
 }
 
