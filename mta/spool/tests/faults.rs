@@ -414,3 +414,19 @@ fn a_body_that_imitates_a_batch_is_never_taken_for_one() {
     let again = cut_and_judge(&machine);
     assert_eq!(again.states.len(), 2);
 }
+
+#[test]
+fn x184_many_restarts_in_a_row_do_not_make_each_slower_than_the_one_before() {
+    let mut machine = fresh(9);
+    let mut read = Vec::new();
+    for _ in 0..16 {
+        let body = machine.body(100);
+        machine.accept(body);
+        machine.settle();
+        run(&mut machine, 50);
+        machine = cut_and_judge(&machine);
+        read.push(machine.report.bytes_read);
+    }
+    let segment = u64::from(settings(2).segment_bytes);
+    assert!(read.iter().all(|bytes| *bytes <= 5 * segment), "bytes read at each start: {read:?}");
+}
