@@ -321,6 +321,11 @@ impl Queue {
         self.spool.is_settled()
     }
 
+    /// Whether the spool has a segment to write, so that the next commit waits for nothing.
+    pub fn is_ready(&self) -> bool {
+        self.spool.is_ready()
+    }
+
     /// Figures since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters

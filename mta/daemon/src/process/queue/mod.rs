@@ -33,6 +33,8 @@ use tokio::sync::Notify;
 use tokio::task::LocalSet;
 use world::{Chance, Clock};
 
+/// How long the first segment is waited for at the start.
+const SEGMENT_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the last commits are waited for at the end.
 const FINISH_PATIENCE: Duration = Duration::from_millis(1500);
 
@@ -63,6 +65,9 @@ impl Shared {
 pub fn run(mut start: Start) -> Result<()> {
     let spool_settings = start.handed.settings.spool();
     let directory = start.directory(Purpose::Spool)?;
+    // A segment that may not grow is an error to be answered with 452, not a death (S119).
+    // SAFETY: SIG_IGN is a valid disposition, and no thread has been started yet.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let settings = &start.handed.settings;
     let privilege = wiring::privilege(jail::Role::Queue, settings);
     let path = settings.state.join("spool");
@@ -110,6 +115,7 @@ async fn serve(
     if let Some(admin) = admin {
         tokio::task::spawn_local(admin::serve(shared.clone(), admin)?);
     }
+    first_segment(&shared, &mut threads).await;
     orders.say(&ToMaster::Ready)?;
     let work = work(shared.clone(), &mut threads);
     tokio::select! {
@@ -118,6 +124,26 @@ async fn serve(
     }
     finish(&shared, &mut threads).await;
     Ok(())
+}
+
+/// Waits for a segment to write, so that the first client does not; where the disk is full there is
+/// none, and clients are to hear it.
+async fn first_segment(shared: &Shared, threads: &mut Threads) {
+    let patience = tokio::time::sleep(SEGMENT_PATIENCE);
+    tokio::pin!(patience);
+    loop {
+        run_machines(shared, threads, shared.now());
+        if shared.queue.borrow().is_ready() {
+            return;
+        }
+        tokio::select! {
+            done = threads.done() => match done {
+                Some(done) => take(shared, done),
+                None => return,
+            },
+            () = &mut patience => return,
+        }
+    }
 }
 
 /// Opens it, also when the queue process of a former life still has to end.
