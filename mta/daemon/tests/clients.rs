@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -268,4 +269,59 @@ fn dovecots_lmtp_refuses_one_of_three_recipients_and_the_sender_hears_of_that_on
     assert!(bounce.contains("5.1.1"), "{bounce}");
     assert!(!bounce.contains("one@dovecot.test"), "{bounce}");
     until("an empty queue", || (daemon.queued() == 0).then_some(()));
+}
+
+/// Takes one message by LMTP at a Unix socket and gives it back.
+fn lmtp_at(path: &Path) -> std::thread::JoinHandle<Vec<u8>> {
+    let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"220 socket.test LMTP\r\n").unwrap();
+        let (mut seen, mut at) = (Vec::new(), 0);
+        loop {
+            let mut piece = [0; 4096];
+            let length = stream.read(&mut piece).unwrap();
+            seen.extend_from_slice(&piece[..length]);
+            while let Some(end) = seen[at..].windows(2).position(|two| two == b"\r\n") {
+                let line = seen[at..at + end].to_vec();
+                at += end + 2;
+                match &line[..] {
+                    line if line.starts_with(b"DATA") => stream.write_all(b"354 go\r\n").unwrap(),
+                    b"." => {
+                        stream.write_all(b"250 2.0.0 kept\r\n").unwrap();
+                        return seen;
+                    }
+                    line if [&b"LHLO"[..], b"MAIL", b"RCPT"]
+                        .iter()
+                        .any(|v| line.starts_with(v)) =>
+                    {
+                        stream.write_all(b"250 2.0.0 ok\r\n").unwrap();
+                    }
+                    _ => {}
+                }
+            }
+        }
+    })
+}
+
+#[test]
+fn a_next_hop_at_a_unix_socket_is_reached_from_an_empty_root() {
+    let directory = directory("lmtp");
+    let directory = directory.path();
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = directory.join("lmtp");
+    let server = lmtp_at(&path);
+    let shown = path.display();
+    let daemon = Daemon::start(Setup {
+        routes: format!("[[route]]\ndomain = \"socket.test\"\nto = \"lmtp:unix:{shown}\"\n"),
+        ..Setup::default()
+    });
+    let token = token("socket");
+    let mut client = support::Client::in_data(daemon.port, "s@local.test", "x@socket.test");
+    client.send(format!("Subject: {token}\r\n\r\nbody\r\n.\r\n"));
+    client.expect(250);
+    until("an empty queue", || (daemon.queued() == 0).then_some(()));
+    let seen = String::from_utf8(server.join().unwrap()).unwrap();
+    assert!(seen.contains(&token), "{seen}");
 }

@@ -70,6 +70,7 @@ impl Queue {
                     rules: Arc::default(),
                     limits: delivery::Limits::default(),
                     resolver: Resolver::new(&sources),
+                    sockets: Default::default(),
                     journal: Box::new(Silent),
                 };
                 send::run(setup, received).await;

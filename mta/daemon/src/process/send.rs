@@ -18,11 +18,13 @@ mod line;
 mod office;
 mod queue_end;
 pub mod role;
+mod sockets;
 
 use crate::resolve::Resolver;
 use delivery::route::Rules;
 use office::Office;
 use smtp::client::Config;
+pub use sockets::Sockets;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,6 +52,8 @@ pub struct Setup {
     pub rules: Arc<Rules>,
     /// How much one attempt may try.
     pub limits: delivery::Limits,
+    /// Where Unix sockets of next hops are.
+    pub sockets: Arc<Sockets>,
     /// Answers questions of the DNS.
     pub resolver: Resolver,
     /// Hears what became of each attempt, for the log.

@@ -51,6 +51,7 @@ pub fn send(
     handed: &Handed,
     build: u64,
     life: u64,
+    sockets: super::send::Sockets,
     journal: Box<dyn super::send::Journal>,
 ) -> super::send::Setup {
     let settings = &handed.settings;
@@ -71,6 +72,7 @@ pub fn send(
         }),
         rules: Arc::new(delivery::Rules { ourselves, ..delivery::Rules::default() }),
         limits: delivery::Limits::default(),
+        sockets: Arc::new(sockets),
         resolver: crate::resolve::Resolver::new(&crate::resolve::Sources {
             servers: &settings.dns.servers,
             resolv_conf: &handed.surroundings.resolv_conf,

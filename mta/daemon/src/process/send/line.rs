@@ -3,6 +3,7 @@
 //!
 //! Must never decide about mail: it carries out what the line says.
 
+use super::Sockets;
 use super::office::{Job, Office, Slot, Waiting};
 use delivery::resolve::{Answer, Question};
 use delivery::route::{Target, Where};
@@ -13,6 +14,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -209,7 +211,10 @@ impl Connection {
                         (question, answer)
                     }));
                 }
-                Output::Connect(target) => self.connecting = Some(Box::pin(connect(target))),
+                Output::Connect(target) => {
+                    let sockets = self.office.setup.sockets.clone();
+                    self.connecting = Some(Box::pin(connect(target, sockets)));
+                }
                 Output::NeedBody { offset, bytes } => {
                     if let Some((job, _)) = &self.job {
                         self.office.fetch(&self.slot, &job.attempt, offset, bytes);
@@ -283,14 +288,14 @@ impl Connection {
     }
 }
 
-async fn connect(target: Target) -> io::Result<Stream> {
+async fn connect(target: Target, sockets: Arc<Sockets>) -> io::Result<Stream> {
     Ok(match target.place {
         Where::Tcp(at) => {
             let stream = TcpStream::connect(at).await?;
             stream.set_nodelay(true)?;
             Box::new(stream)
         }
-        Where::Unix(path) => Box::new(UnixStream::connect(&*path).await?),
+        Where::Unix(path) => Box::new(sockets.connect(&path).await?),
     })
 }
 

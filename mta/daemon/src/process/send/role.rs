@@ -2,7 +2,7 @@
 //!
 //! Must never open a file: it has no directory at all.
 
-use super::{Order, run as serve};
+use super::{Order, Sockets, run as serve};
 use crate::io::BUILD;
 use crate::jail::{self, Profile};
 use crate::log::Log;
@@ -26,16 +26,17 @@ pub fn run(start: Start) -> Result<()> {
     let profile = Profile::new(jail::Role::Send, privilege)
         .ends_with(wiring::parent())
         .open_files(open_files);
+    let sockets = Sockets::open(settings);
     let confined = jail::confine(&profile).map_err(Error::other)?;
     let log = Log::start("send", wiring::log_style(settings))?;
     let runtime = runtime()?;
     confined.seal().map_err(Error::other)?;
-    runtime.block_on(work(start, log))
+    runtime.block_on(work(start, sockets, log))
 }
 
-async fn work(start: Start, log: Log) -> Result<()> {
+async fn work(start: Start, sockets: Sockets, log: Log) -> Result<()> {
     let life = world::real::Chance.u64();
-    let setup = wiring::send(&start.handed, BUILD, life, Box::new(log.clone()));
+    let setup = wiring::send(&start.handed, BUILD, life, sockets, Box::new(log.clone()));
     let (give, take) = mpsc::channel(ORDERS_MAX);
     for (_, _, fd) in start.peers {
         let _ = give.try_send(Order::Queue(fd.into()));
