@@ -8,8 +8,11 @@ use crate::jail::{self, Profile};
 use crate::log::Log;
 use crate::process::child::{Orders, Start, runtime};
 use crate::process::wiring;
+use crate::settings::{Dns, Handed, Surroundings};
 use link::control::{FromMaster, Role, ToMaster};
+use mail::{Domain, NextHop};
 use std::io::{Error, Result};
+use std::net::IpAddr;
 use tokio::sync::mpsc;
 use world::Chance;
 
@@ -37,6 +40,7 @@ pub fn run(start: Start) -> Result<()> {
 async fn work(start: Start, sockets: Sockets, log: Log) -> Result<()> {
     let life = world::real::Chance.u64();
     let setup = wiring::send(&start.handed, BUILD, life, sockets, Box::new(log.clone()));
+    let ours = of_concern(&start.handed);
     let (give, take) = mpsc::channel(ORDERS_MAX);
     for (_, _, fd) in start.peers {
         let _ = give.try_send(Order::Queue(fd.into()));
@@ -45,12 +49,17 @@ async fn work(start: Start, sockets: Sockets, log: Log) -> Result<()> {
     orders.say(&ToMaster::Ready)?;
     tokio::select! {
         () = serve(setup, take) => Ok(()),
-        ended = obey(&orders, give, &log) => ended,
+        ended = obey(&orders, give, &log, &ours) => ended,
     }
 }
 
 /// Comes back when master is gone; a drain ends the other branch.
-async fn obey(orders: &Orders, give: mpsc::Sender<Order>, log: &Log) -> Result<()> {
+async fn obey(
+    orders: &Orders,
+    give: mpsc::Sender<Order>,
+    log: &Log,
+    ours: &OfConcern,
+) -> Result<()> {
     loop {
         match orders.next().await? {
             None => return Ok(()),
@@ -60,12 +69,33 @@ async fn obey(orders: &Orders, give: mpsc::Sender<Order>, log: &Log) -> Result<(
             Some((FromMaster::Drain, _)) => {
                 let _ = give.send(Order::Drain).await;
             }
-            // Names, servers and timeouts of a running process stay; queue decides all else.
-            Some((FromMaster::Settings, _)) => {
-                log.info("settings for new connections are taken over at the next start");
+            Some((FromMaster::Settings, Some(fd))) => {
                 orders.say(&ToMaster::Reloaded)?;
+                let next = crate::settings::open(fd).map_err(Error::other)?;
+                if of_concern(&next) != *ours {
+                    log.info("settings have changed: ending what is under way, to start anew");
+                    let _ = give.send(Order::Drain).await;
+                }
             }
             Some(_) => return Err(Error::other("master said what send does not accept")),
         }
     }
+}
+
+/// What this process has taken over at its start; queue decides all else with each attempt. Our
+/// names and addresses, whom we ask for names, how much at once, and sockets of next hops.
+type OfConcern = (Domain, Vec<IpAddr>, Dns, Surroundings, u32, Vec<NextHop>);
+
+fn of_concern(handed: &Handed) -> OfConcern {
+    let Handed { settings, surroundings } = handed;
+    let is_socket = |hop: &&NextHop| matches!(hop, NextHop::LmtpUnix(_));
+    let sockets = settings.routes.iter().map(|route| &route.to).filter(is_socket);
+    (
+        settings.hostname.clone(),
+        settings.own_addresses(),
+        settings.dns.clone(),
+        surroundings.clone(),
+        settings.queue.attempts_in_flight_max,
+        sockets.cloned().collect(),
+    )
 }
