@@ -5,7 +5,7 @@
 mod arrows;
 mod docs;
 mod rules;
-pub mod source;
+mod source;
 
 use anyhow::{Context, Result, ensure};
 use source::Source;
@@ -27,6 +27,8 @@ pub fn run(root: &Path) -> Result<()> {
         warnings.extend(rules::warn(source));
     }
     complaints.extend(rules::promises(&sources));
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml"))?;
+    complaints.extend(rules::faults(&sources, &manifest));
     complaints.extend(docs::check(root, &files, &sources)?);
     complaints.extend(crate::knobs::current(root)?);
     warnings.iter().for_each(|warning| println!("warning: {warning}"));
@@ -37,7 +39,7 @@ pub fn run(root: &Path) -> Result<()> {
 }
 
 /// Every file that git knows or would add, relative to the top; all files where there is no git.
-pub fn files(root: &Path) -> Result<Vec<String>> {
+fn files(root: &Path) -> Result<Vec<String>> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let listed = Command::new("git").current_dir(root).args(arguments).output();
     let mut found: Vec<String> = match listed {

@@ -153,6 +153,31 @@ pub fn promises(sources: &[Source]) -> Vec<String> {
     complaints
 }
 
+/// Faults on demand are in test builds alone: what reads the environment for them is compiled with
+/// debug assertions only, says so to the compiler, and release builds have none.
+pub fn faults(sources: &[Source], manifest: &str) -> Vec<String> {
+    const HOME: &str = "mta/world/src/real/faults/";
+    const GUARD: &str = "#[cfg(debug_assertions)]";
+    const PROOF: &str = "#[cfg(not(debug_assertions))]\ncompile_error!(";
+    let mut complaints = Vec::new();
+    for source in sources.iter().filter(|source| source.path.starts_with("mta/")) {
+        let lines: Vec<&str> = source.code.lines().map(str::trim).collect();
+        for line in source.places("armed").map(|at| source.line(at)) {
+            let guarded = line > 1 && lines[line - 2] == GUARD;
+            if source.path != format!("{HOME}mod.rs") || !guarded {
+                complaints.push(format!("{}:{line}: armed faults without {GUARD}", source.path));
+            }
+        }
+        if source.path == format!("{HOME}armed.rs") && !source.code.contains(PROOF) {
+            complaints.push(format!("{}: compiles without debug assertions", source.path));
+        }
+    }
+    if manifest.contains("debug-assertions") {
+        complaints.push("Cargo.toml: debug-assertions would put faults into a release".into());
+    }
+    complaints
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +210,22 @@ mod tests {
             assert_eq!(found.len(), *count, "{path} {text:.80}: {found:?}");
         }
         assert!(check_text("mta/smtp/src/a.rs", "\nuse std::fs;")[0].contains(":3:"));
+    }
+
+    #[test]
+    fn armed_faults_without_a_guard_or_with_one_taken_away_are_found() {
+        let home = |file: &str, text: &str| {
+            Source::new(&format!("mta/world/src/real/faults/{file}.rs"), text)
+        };
+        let guarded = "#[cfg(debug_assertions)]\npub mod armed;";
+        let proof = "#[cfg(not(debug_assertions))]\ncompile_error!(\"no\");";
+        let right = || [home("mod", guarded), home("armed", proof)];
+        assert_eq!(faults(&right(), "[profile.release]"), Vec::<String>::new());
+        assert_eq!(faults(&right(), "debug-assertions = true").len(), 1);
+        assert_eq!(faults(&[home("mod", "pub mod armed;")], "").len(), 1);
+        assert_eq!(faults(&[home("armed", "")], "").len(), 1);
+        let elsewhere = Source::new("mta/daemon/src/a.rs", "#[cfg(debug_assertions)]\nuse armed;");
+        assert_eq!(faults(&[elsewhere], "").len(), 1);
     }
 
     #[test]

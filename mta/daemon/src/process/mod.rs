@@ -6,6 +6,7 @@ pub mod child;
 pub mod config;
 pub mod local;
 pub mod master;
+pub mod panics;
 pub mod queue;
 pub mod receive;
 pub mod send;
@@ -26,6 +27,7 @@ pub fn role(name: &str) -> ExitCode {
             Err(error) => ended(role, &error),
         };
     }
+    panics::end_the_process(role.name());
     let start = match child::Start::read() {
         Ok(Some(start)) => start,
         Ok(None) => return ExitCode::SUCCESS,

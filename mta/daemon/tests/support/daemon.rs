@@ -66,7 +66,6 @@ fn end(pid: u32, directory: &Path) {
         signal_to(pid, libc::SIGKILL);
     }
     let deadline = Instant::now() + Duration::from_secs(5);
-    let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
     while Instant::now() < deadline && children.iter().any(lives) {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -232,8 +231,22 @@ impl Daemon {
         self.child.lock().unwrap().wait().unwrap();
         forget_pid(&self.directory);
         until("the children of a dead master to end", || {
-            children.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()).then_some(())
+            (!children.iter().any(lives)).then_some(())
         });
+    }
+
+    /// SIGKILL to all processes in one call, as when the system goes down.
+    pub fn kill_all(&self) {
+        let pids = self.pids();
+        signal_to_group(self.pid(), libc::SIGKILL);
+        self.child.lock().unwrap().wait().unwrap();
+        forget_pid(&self.directory);
+        until("all processes to end", || (!pids.iter().any(lives)).then_some(()));
+    }
+
+    /// A signal to all processes in one call.
+    pub fn signal_all(&self, signal: i32) {
+        signal_to_group(self.pid(), signal);
     }
 
     /// SIGKILL to the master, and a new one at once, as a service manager in a hurry starts it.
@@ -285,6 +298,18 @@ fn tail(text: &str, lines: usize) -> String {
 pub fn signal_to(pid: u32, signal: i32) {
     // SAFETY: kill has no memory effects.
     unsafe { libc::kill(pid as i32, signal) };
+}
+
+/// It has not ended. One that has ended may wait for long to be buried by this machine's init.
+pub fn lives(pid: &u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// To the process group of this one, which `spawn` made for it.
+fn signal_to_group(pid: u32, signal: i32) {
+    // SAFETY: kill has no memory effects.
+    unsafe { libc::kill(-(pid as i32), signal) };
 }
 
 /// All processes below this one.

@@ -7,6 +7,8 @@
 
 pub mod client;
 pub mod daemon;
+#[cfg(debug_assertions)]
+pub mod faults;
 pub mod load;
 pub mod sink;
 

@@ -2,6 +2,7 @@
 //!
 //! Must never follow a symbolic link, open what is no regular file, or retry a failed sync.
 
+use super::faults::{self, Point};
 use crate::{DiskError, Entry, Errno};
 use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno as Os;
@@ -23,6 +24,7 @@ pub struct Disk {
     lock: Arc<Mutex<Option<OwnedFd>>>,
     open: Mutex<HashMap<String, Arc<OwnedFd>>>,
     read_only: bool,
+    commits: bool,
 }
 
 impl Disk {
@@ -41,6 +43,7 @@ impl Disk {
             lock: Arc::default(),
             open: Mutex::default(),
             read_only: false,
+            commits: false,
         }
     }
 
@@ -51,6 +54,7 @@ impl Disk {
             lock: self.lock.clone(),
             open: Mutex::default(),
             read_only: self.read_only,
+            commits: false,
         }
     }
 
@@ -58,6 +62,18 @@ impl Disk {
     pub fn reading_only(mut self) -> Disk {
         self.read_only = true;
         self
+    }
+
+    /// This one writes and syncs what clients wait for: tests may stop it at that.
+    pub fn for_commits(mut self) -> Disk {
+        self.commits = true;
+        self
+    }
+
+    fn reach(&self, point: Point) {
+        if self.commits {
+            faults::reach(point);
+        }
     }
 
     fn file(&self, call: &'static str, name: &str) -> Result<Arc<OwnedFd>, DiskError> {
@@ -150,13 +166,18 @@ impl crate::Disk for Disk {
 
     fn write_at(&self, name: &str, offset: u64, from: &[u8]) -> Result<(), DiskError> {
         let fd = self.file("write", name)?;
+        self.reach(Point::BeforeWrite);
         write_whole(from, offset, |bytes, at| rustix::io::pwrite(&*fd, bytes, at))
-            .map_err(|os| error("write", name, os))
+            .map_err(|os| error("write", name, os))?;
+        self.reach(Point::AfterWrite);
+        Ok(())
     }
 
     fn sync(&self, name: &str) -> Result<(), DiskError> {
         let fd = self.file("sync", name)?;
+        self.reach(Point::BeforeSync);
         retried(|| fs::fdatasync(&*fd)).map_err(|os| error("sync", name, os))?;
+        self.reach(Point::AfterSync);
         // A file that has lost its name is gone after a restart, however well it was synced.
         match fs::fstat(&*fd) {
             Ok(stat) if stat.st_nlink > 0 => Ok(()),

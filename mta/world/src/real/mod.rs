@@ -3,6 +3,7 @@
 //! Must never be reached from below `daemon` but through the traits.
 
 pub mod disk;
+pub mod faults;
 
 pub use disk::Disk;
 
@@ -21,7 +22,9 @@ impl crate::Clock for Clock {
             monotonic: Instant::from_nanos(
                 monotonic.tv_sec as u64 * 1_000_000_000 + monotonic.tv_nsec as u64,
             ),
-            wall: Wall::from_micros(wall.tv_sec * 1_000_000 + wall.tv_nsec / 1_000),
+            wall: Wall::from_micros(
+                wall.tv_sec * 1_000_000 + wall.tv_nsec / 1_000 + faults::wall_offset_micros(),
+            ),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 pub mod disk;
 
-pub use disk::{Call, Disk, Fate, Pending, Sectors, What};
+pub use disk::{Call, Disk};
 
 use mail::{Instant, Now, Wall};
 use std::sync::{Arc, Mutex, PoisonError};

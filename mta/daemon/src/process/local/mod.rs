@@ -50,6 +50,7 @@ use std::sync::mpsc as blocking;
 use std::time::Duration;
 use target::{Lane, Place, Targets, Wanted};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use world::real::faults::{self, Point};
 
 /// Attempts that queue may give us at once: two batches and a half, so that one gathers while one syncs.
 /// With bodies of at most `link::send::INLINE_BYTES_MAX`, and one copy, that bounds the memory.
@@ -136,6 +137,7 @@ fn start_own(hostname: String, done: UnboundedSender<Done>) -> io::Result<blocki
     let (own, batches) = blocking::channel::<Batch>();
     let deliver = move || {
         for batch in batches {
+            faults::reach(Point::Mailbox);
             let now = worker::wall();
             let scene = Scene { hostname: hostname.clone(), now, lock_wait_max: LOCK_WAIT_MAX };
             let deliveries: Vec<Delivery> = batch.iter().filter_map(Item::delivery).collect();

@@ -107,7 +107,10 @@ fn start(
 ) -> std::io::Result<Arc<Lane>> {
     let lane = Arc::new(Lane::default());
     for number in 0..threads {
-        let (lane, disk, tell) = (lane.clone(), disk.another(), tell.clone());
+        let (lane, mut disk, tell) = (lane.clone(), disk.another(), tell.clone());
+        if name == "commit" {
+            disk = disk.for_commits();
+        }
         let work = move || {
             loop {
                 let done = match lane.take() {

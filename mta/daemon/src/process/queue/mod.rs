@@ -31,6 +31,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
+use world::real::faults::{self, Point};
 use world::{Chance, Clock};
 
 /// How long the first segment is waited for at the start.
@@ -267,7 +268,12 @@ fn take(shared: &Shared, done: Done) {
     let now = shared.now();
     let mut queue = shared.queue.borrow_mut();
     match done {
-        Done::Io(done) => queue.io_done(done, now),
+        Done::Io(done) => {
+            if matches!(done.work, spool::Work::Write { sync: true, .. }) {
+                faults::reach(Point::Committed);
+            }
+            queue.io_done(done, now);
+        }
         Done::Read(done) => queue.read_done(*done, now),
     }
 }
@@ -340,7 +346,10 @@ fn write(log: &Log, logged: &Logged) {
                     .emit();
             }
         }
-        Logged::Retire { message } => log.event(Verb::Retire).id(*message).emit(),
+        Logged::Retire { message } => {
+            faults::reach(Point::Retired);
+            log.event(Verb::Retire).id(*message).emit();
+        }
         Logged::Alarm(alarm) => log.warn(&alarm.to_string()),
         Logged::Damaged { message, text } => {
             log.event(Verb::Attempt).id(*message).status("damaged").text("text", text).emit();

@@ -15,6 +15,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use world::real::faults::{self, Point};
 
 /// The streams by role and number.
 #[derive(Default)]
@@ -127,6 +128,7 @@ async fn talk(shared: &Shared, who: Who, mut stream: Stream, output: &Notify) ->
             () = output.notified() => continue,
         }
         if let Some(input) = stream.read()? {
+            faults::reach(Point::PeerSpoke);
             who.input(shared, input).map_err(std::io::Error::other)?;
             shared.moved.notify_one();
         }

@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use world::Clock;
+use world::real::faults::{self, Point};
 
 /// How long a client that has been told goodbye may take to close, so that it can read why.
 const LINGER: Duration = Duration::from_millis(500);
@@ -35,6 +36,8 @@ pub struct Conversation {
     parted: bool,
     /// We have been told to end.
     stopping: bool,
+    /// A `250` is among the replies that have not gone out.
+    promised: bool,
     helo: Box<str>,
     transaction: Option<Transaction>,
     memory: Share,
@@ -75,6 +78,7 @@ impl Conversation {
             kept: Vec::new(),
             parted: false,
             stopping: false,
+            promised: false,
             helo: "".into(),
             transaction: None,
             memory,
@@ -169,6 +173,7 @@ impl Conversation {
             }
             Ok(length) => {
                 let now = self.now();
+                faults::reach(Point::Parse);
                 let taken = self.session.receive(&scratch[..length], now);
                 self.kept.extend_from_slice(&scratch[taken..length]);
                 Ok(())
@@ -194,6 +199,9 @@ impl Conversation {
                 }
                 Err(error) => return Err(error),
             }
+        }
+        if std::mem::take(&mut self.promised) {
+            faults::reach(Point::AfterPromise);
         }
         self.parted |= is_goodbye(self.session.output());
         self.session.output().clear();
@@ -304,6 +312,7 @@ impl Conversation {
 
     async fn end(&mut self, end: BodyEnd) -> Next {
         let Some(transaction) = self.transaction.take() else { return Next::Close };
+        faults::reach(Point::EndOfData);
         let number = transaction.number;
         let bytes = end.bytes;
         let began = self.now().monotonic;
@@ -331,6 +340,7 @@ impl Conversation {
 
     /// Says the final `250`: the proof is spent here.
     fn promise(&mut self, durable: Durable, arrival: &Arrival, took: Duration) {
+        faults::reach(Point::BeforePromise);
         self.shared
             .log
             .event(Verb::Promise)
@@ -345,6 +355,7 @@ impl Conversation {
             .emit();
         let now = self.now();
         self.session.promise(durable, now);
+        self.promised = true;
     }
 
     fn envelope(&self, transaction: Transaction, eight_bit: bool) -> Envelope {
@@ -372,6 +383,13 @@ impl Conversation {
         {
             self.shared.promises.unstage(transaction.number);
         }
+    }
+}
+
+/// Also when a bug ends the session: queue must not keep what nobody will finish.
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 

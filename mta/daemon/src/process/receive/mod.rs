@@ -15,6 +15,7 @@ mod promises;
 mod socket;
 
 use super::child::{Orders, Start, runtime};
+use super::panics::Session;
 use super::wiring;
 use crate::jail::{self, Profile};
 use crate::log::{Log, Verb};
@@ -40,6 +41,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, LocalSet};
 use world::Chance;
+use world::real::faults::{self, Point};
 
 /// Bytes read from a client at once, into one buffer that all share.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -257,10 +259,12 @@ async fn watch(shared: Rc<Shared>, fd: OwnedFd, unix: bool, listening: Rc<Listen
 }
 
 fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client: Option<IpAddr>) {
+    faults::reach(Point::Accepted);
     match shared.enter(listening.limits, client) {
         Ok(stay) => {
             let conversation = Conversation::new(shared.clone(), listening, socket, client);
-            tokio::task::spawn_local(attend(conversation, stay));
+            // The task catches what it panics with; the place is given back all the same.
+            tokio::task::spawn_local(Session(Box::pin(attend(conversation, stay))));
         }
         Err(reply) => {
             let mut goodbye = Vec::new();

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use world::real::faults::{self, Point};
 
 /// Octets read at once; replies are short.
 const READ_BYTES: usize = 4 * 1024;
@@ -186,6 +187,7 @@ impl Connection {
                 Poll::Pending => break,
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                     let now = self.office.now();
+                    faults::reach_with(Point::NextHopSpoke, || code(buffer.filled()));
                     let input = client::Input::Received(buffer.filled());
                     self.line.handle(Input::Session(input), now);
                 }
@@ -297,6 +299,11 @@ async fn connect(target: Target, sockets: Arc<Sockets>) -> io::Result<Stream> {
         }
         Where::Unix(path) => Box::new(sockets.connect(&path).await?),
     })
+}
+
+/// The code that a reply begins with.
+fn code(reply: &[u8]) -> u64 {
+    reply.iter().take(3).fold(0, |sum, digit| sum * 10 + u64::from(digit.wrapping_sub(b'0')))
 }
 
 /// The system's words without the number.

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use tokio::sync::Notify;
 use world::real;
+use world::real::faults::{self, Point};
 use world::{Chance as _, Clock as _};
 
 /// One attempt on its way.
@@ -175,6 +176,7 @@ impl Office {
     }
 
     fn enqueue(self: &Rc<Self>, mut attempt: Box<Attempt>, body: Option<Bytes>) {
+        faults::reach_with(Point::Attempt, || attempt.message.0);
         let (indices, recipients) = std::mem::take(&mut attempt.recipients).into_iter().unzip();
         let message = Box::new(Message {
             sender: attempt.sender.clone(),
@@ -319,6 +321,7 @@ impl Office {
 
     /// Says what became of an attempt: to the log, then to queue.
     pub fn result(&self, job: Job, message: &Message, outcomes: Vec<Outcome>, begun: Now) {
+        faults::reach(Point::OutcomeKnown);
         let Job { attempt, indices, taken } = job;
         let times = Times { taken, begun, ended: self.now() };
         let recipients = &message.recipients;
