@@ -11,10 +11,9 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
-use support::daemon::signal_to;
+use support::daemon::{lives, signal_to};
 use support::load::{Load, Promised};
 use support::{Daemon, Script, Setup, Sink, until};
 
@@ -154,11 +153,6 @@ fn compare(
 
 fn subject(text: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("Subject: ")).map(String::from)
-}
-
-fn lives(pid: &u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    Path::new(&format!("/proc/{pid}")).exists() && !status.contains(") Z ")
 }
 
 fn kill(daemon: &Daemon, role: &str) {
