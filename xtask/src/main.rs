@@ -1,10 +1,11 @@
-//! `cargo xtask ci | tidy | knobs`: what keeps the house in order.
+//! `cargo xtask ci | tidy | knobs | faults`: what keeps the house in order.
 //!
 //! Must never be needed to build or to run Posthaste.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod ci;
+mod faults;
 mod knobs;
 mod tidy;
 
@@ -33,6 +34,12 @@ enum Task {
     Tidy,
     /// Write docs/knobs.md anew from the settings in the code
     Knobs,
+    /// Write docs/faults.md anew from the list of faults and the names of the tests
+    Faults {
+        /// Write nothing; say what is missing, and whether the page is what the tests say
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -53,6 +60,8 @@ fn run(task: Task) -> Result<bool> {
         Task::Ci { without_deny } => ci::run(&root, without_deny),
         Task::Tidy => tidy::run(&root).map(|()| true),
         Task::Knobs => knobs::write(&root).map(|()| true),
+        Task::Faults { check: true } => faults::check(&root).map(|()| true),
+        Task::Faults { check: false } => faults::write(&root).map(|()| true),
     }
 }
 

@@ -35,7 +35,7 @@ impl Connections {
         trusted: bool,
     ) -> Verdict {
         if self.open >= limits.connections_max {
-            return defer(Enhanced(4, 3, 2), "too many connections here; try again later");
+            return defer(Enhanced(4, 7, 0), "too many connections here; try again later");
         }
         if let Some(client) = client {
             let network = network(client);

@@ -150,6 +150,10 @@ pub struct Counters {
 /// of ours, but no longer than this.
 const SENDERS_WAIT: Duration = Duration::from_secs(2);
 
+/// Results that are known and not yet durable, because the disk fails or does not come back. With so
+/// many, no new attempts begin: what is delivered and not recorded is delivered again after a crash.
+const UNRECORDED_RESULTS_MAX: usize = 2048;
+
 impl Queue {
     /// `own_origin` is drawn at random; `senders` is how many sending processes there will be.
     pub fn new(
@@ -289,7 +293,7 @@ impl Queue {
             return false;
         }
         let mut moved = false;
-        while let Some(output) = self.scheduler.poll(now) {
+        while let Some(output) = self.next_of_scheduler(now) {
             moved = true;
             match output {
                 scheduler::Output::Attempt(attempt) => self.attempt(attempt, now),
@@ -301,6 +305,11 @@ impl Queue {
             self.records_settled(acknowledgement);
         }
         moved
+    }
+
+    fn next_of_scheduler(&mut self, now: Now) -> Option<scheduler::Output> {
+        self.scheduler.pause(self.records.unrecorded() >= UNRECORDED_RESULTS_MAX);
+        self.scheduler.poll(now)
     }
 
     /// What the driver is to do next.

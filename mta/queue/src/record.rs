@@ -81,6 +81,11 @@ impl Records {
         fresh.clone()
     }
 
+    /// Groups handed in that are not durable yet and that somebody waits for.
+    pub fn unrecorded(&self) -> usize {
+        self.tickets.len()
+    }
+
     /// One of them is done; gives back whom to answer if it was the last.
     fn done(&mut self, acknowledgement: Acknowledgement) -> Option<Whom> {
         let waiting = self.waiting.get_mut(&acknowledgement)?;
@@ -209,8 +214,8 @@ impl Queue {
                 }
                 ids
             }
-            // Groups of changes are taken even on a full disk; a refusal here means that the
-            // spool is gone, and the attempt is repeated after a restart.
+            // Taken even where the disk is full or fails; a refusal here means that the notices
+            // are larger than a segment, and the attempt is repeated after a restart.
             Err(refusal) => {
                 self.log(Logged::Damaged {
                     message: MessageId(0),
@@ -229,9 +234,8 @@ impl Queue {
         let total = bytes.len() as u64;
         let bytes = Bytes::from(bytes);
         let content = (total <= INLINE_BYTES_MAX).then(|| bytes.clone());
-        // Staging one's own message is refused only when the spool is gone; the group with it is
-        // refused then, too.
-        let _ = self.spool.stage(transaction, bytes);
+        // Refused only where it is longer than any body may be; the group with it is refused, too.
+        let _ = self.spool.stage_own(transaction, bytes);
         let shared = Rc::new(envelope.clone());
         let opened = Opened { envelope: shared, bytes: total, prefix_bytes: 0, content };
         (transaction, opened, spool::NewMessage { transaction, envelope, prefix: Vec::new() })

@@ -40,9 +40,14 @@ impl Scheduler {
         self.next_record().or_else(|| self.next_attempt().map(Output::Attempt))
     }
 
+    /// While paused no attempt begins; results are taken, due times pass, and records come as ever.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
     /// When `poll` has something to do, if nothing else happens.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let room = self.in_flight < self.settings.attempts_in_flight_max;
+        let room = !self.paused && self.in_flight < self.settings.attempts_in_flight_max;
         let turn = self.turns.iter().any(|turn| !turn.is_empty()) || !self.standing.is_empty();
         if !self.records.is_empty()
             || !self.routed.is_empty()
@@ -89,7 +94,7 @@ impl Scheduler {
 
     fn next_attempt(&mut self) -> Option<Attempt> {
         for _ in 0..DESTINATIONS_LOOKED_AT_MAX {
-            if self.in_flight >= self.settings.attempts_in_flight_max {
+            if self.paused || self.in_flight >= self.settings.attempts_in_flight_max {
                 return None;
             }
             let (at, light) = self.next_destination()?;

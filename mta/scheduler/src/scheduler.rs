@@ -80,6 +80,7 @@ pub struct Scheduler {
     pub(crate) flight_number: u64,
     pub(crate) in_flight: u32,
     pub(crate) suspects_in_flight: u32,
+    pub(crate) paused: bool,
     pub(crate) records: VecDeque<Record>,
     pub(crate) counts: Counts,
     /// While the log is read again: the transaction that the last `Due` made.
@@ -138,6 +139,7 @@ impl Scheduler {
             flight_number: chance.bits() >> (FLIGHT_BITS + 1),
             in_flight: 0,
             suspects_in_flight: 0,
+            paused: false,
             records: VecDeque::new(),
             counts: Counts::default(),
             last_due: None,

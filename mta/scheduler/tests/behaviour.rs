@@ -395,6 +395,26 @@ fn x193_a_message_that_kills_its_sender_is_held_and_others_flow() {
 }
 
 #[test]
+fn s136_a_paused_scheduler_takes_results_and_begins_nothing_until_it_goes_on() {
+    let mut bench = Bench::new(plain());
+    for id in 1..100 {
+        bench.send(mail(id, "a@a.test", &["b@b.test"]));
+    }
+    let flying = bench.attempts();
+    assert!((1..99).contains(&flying.len()), "{}", flying.len());
+    bench.scheduler.pause(true);
+    for attempt in &flying {
+        bench.answer(attempt, delivered());
+    }
+    assert!(bench.attempts().is_empty());
+    assert_eq!(bench.scheduler.len(), 99 - flying.len(), "results were taken");
+    let wakeup = bench.scheduler.next_wakeup();
+    assert!(wakeup.is_none_or(|wakeup| wakeup > bench.now.monotonic), "it would spin");
+    bench.scheduler.pause(false);
+    assert!(!bench.attempts().is_empty());
+}
+
+#[test]
 fn a_lost_attempt_is_made_again_within_a_second() {
     let mut bench = Bench::new(plain());
     bench.send(mail(1, "a@a.test", &["b@b.test"]));

@@ -40,14 +40,18 @@ pub(crate) struct Ready {
 impl Spool {
     pub(crate) fn may_accept(&self, transaction: TransactionId) -> Result<(), Refusal> {
         if self.broken.is_some() {
-            return Err(Refusal::Broken);
+            return Err(self.last_refusal);
         }
+        self.is_whole(transaction)?;
         let staged = self.staged.get(&transaction);
-        if let Some(refusal) = staged.and_then(|staged| staged.lost) {
-            return Err(refusal);
-        }
         let bytes = staged.map_or(0, |staged| staged.pending_bytes) + 2 * BLOCK;
         if self.has_room(bytes as u64) { Ok(()) } else { Err(Refusal::Full) }
+    }
+
+    /// Nothing of its body has been given up.
+    pub(crate) fn is_whole(&self, transaction: TransactionId) -> Result<(), Refusal> {
+        let lost = self.staged.get(&transaction).and_then(|staged| staged.lost);
+        lost.map_or(Ok(()), Err)
     }
 
     /// An id above all before it, close to the wall clock.

@@ -66,7 +66,7 @@ impl Spool {
             self.alarm(Alarm::Broken(error));
         }
         self.broken = Some(Broken { retry_at: now.monotonic + pause, pause });
-        self.refuse_gathered(Refusal::Broken);
+        self.refuse_gathered(self.last_refusal);
         self.say_refused();
     }
 

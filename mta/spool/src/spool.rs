@@ -98,10 +98,12 @@ impl Spool {
         submitted.expect("a group without messages is never refused").0
     }
 
-    /// Messages of our own and changes, all or nothing. Only a group with messages can be refused.
+    /// Messages of our own and changes, all or nothing. Neither a full nor a failing disk refuses
+    /// them: an outcome that is known must not be lost for want of its notice's room. Only a group
+    /// that is larger than a segment is refused.
     pub fn submit(&mut self, group: Group, now: Now) -> Result<(Ticket, Vec<MessageId>), Refusal> {
         for message in &group.messages {
-            self.may_accept(message.transaction)?;
+            self.is_whole(message.transaction)?;
         }
         let ready = |new: NewMessage, message| Ready {
             message,

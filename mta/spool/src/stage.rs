@@ -41,11 +41,26 @@ impl Spool {
     /// Takes body bytes of a transaction, in order; may be called any number of times.
     pub fn stage(&mut self, transaction: TransactionId, bytes: Bytes) -> Result<(), Refusal> {
         if self.broken.is_some() {
-            return Err(Refusal::Broken);
+            return Err(self.last_refusal);
         }
         if self.staged_bytes + bytes.len() as u64 > self.settings.staged_bytes_max {
             return Err(Refusal::Busy);
         }
+        self.gather(transaction, bytes, true)
+    }
+
+    /// The same for a message of our own making: it has the reserve of a full disk, and waits in
+    /// memory for a disk that fails. How many there are is for the caller to bound.
+    pub fn stage_own(&mut self, transaction: TransactionId, bytes: Bytes) -> Result<(), Refusal> {
+        self.gather(transaction, bytes, false)
+    }
+
+    fn gather(
+        &mut self,
+        transaction: TransactionId,
+        bytes: Bytes,
+        client: bool,
+    ) -> Result<(), Refusal> {
         let staged = self.staged.entry(transaction).or_default();
         if let Some(refusal) = staged.lost {
             return Err(refusal);
@@ -58,7 +73,7 @@ impl Spool {
         self.staged_bytes += bytes.len() as u64;
         staged.pending.push(bytes);
         while self.has_whole_chunk(transaction) {
-            if !self.has_room(u64::from(self.settings.chunk_bytes_max)) {
+            if client && !self.has_room(u64::from(self.settings.chunk_bytes_max)) {
                 return Err(Refusal::Full);
             }
             self.flush_whole_chunk(transaction);

@@ -15,6 +15,8 @@ pub trait Store {
 
     /// Takes body bytes of a transaction, in order. See [`crate::Spool::stage`].
     fn stage(&mut self, transaction: TransactionId, bytes: Bytes) -> Result<(), Refusal>;
+    /// The same for a message of our own making. See [`crate::Spool::stage_own`].
+    fn stage_own(&mut self, transaction: TransactionId, bytes: Bytes) -> Result<(), Refusal>;
     /// Forgets them. See [`crate::Spool::unstage`].
     fn unstage(&mut self, transaction: TransactionId);
     /// New messages and changes, together. See [`crate::Spool::submit`].
@@ -41,6 +43,9 @@ impl Store for crate::Spool {
 
     fn stage(&mut self, transaction: TransactionId, bytes: Bytes) -> Result<(), Refusal> {
         crate::Spool::stage(self, transaction, bytes)
+    }
+    fn stage_own(&mut self, transaction: TransactionId, bytes: Bytes) -> Result<(), Refusal> {
+        crate::Spool::stage_own(self, transaction, bytes)
     }
     fn unstage(&mut self, transaction: TransactionId) {
         crate::Spool::unstage(self, transaction);

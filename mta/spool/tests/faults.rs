@@ -210,6 +210,61 @@ fn s118_a_full_disk_refuses_new_mail_with_452_and_still_records_and_retires() {
 }
 
 #[test]
+fn s118_a_bounce_has_the_reserve_of_a_full_disk() {
+    let mut machine = fresh(10);
+    machine.disk.set_room(600 << 10);
+    for _ in 0..400 {
+        let body = machine.body(2500);
+        machine.accept(body);
+        machine.settle();
+    }
+    assert!(machine.spool.usage().full);
+    let failed = *machine.states.keys().next().unwrap();
+    let body = machine.body(100);
+    assert!(machine.accept(body).is_none(), "no room for what comes from outside");
+    assert!(machine.bounce(failed), "an outcome is recorded with its bounce or not at all");
+    machine.settle();
+    assert_eq!(machine.ledger.sent[&failed].recorded, 1);
+    cut_and_judge(&machine);
+}
+
+#[test]
+fn s118_no_room_again_and_again_is_452_and_not_451() {
+    let (mut machine, _) = with_messages(11, &[100]);
+    machine.disk.fail_always(Call::Sync, Some(Errno::FULL));
+    let body = machine.body(100);
+    machine.accept(body);
+    run(&mut machine, 100);
+    assert!(machine.spool.usage().broken);
+    let transaction = machine.transaction();
+    let refused = machine.spool.stage(transaction, b"x"[..].into());
+    assert_eq!(refused, Err(Refusal::Full));
+    machine.disk.fail_always(Call::Sync, None);
+    run(&mut machine, 60_000);
+    let body = machine.body(100);
+    machine.accept(body).unwrap();
+    machine.settle();
+    cut_and_judge(&machine);
+}
+
+#[test]
+fn s123_a_bounce_waits_for_a_disk_that_fails_and_is_not_lost() {
+    let (mut machine, ids) = with_messages(12, &[100, 100]);
+    machine.disk.fail_always(Call::Sync, Some(Errno::IO));
+    let body = machine.body(100);
+    machine.accept(body);
+    run(&mut machine, 100);
+    assert!(machine.spool.usage().broken);
+    assert!(machine.bounce(ids[0]));
+    run(&mut machine, 1_000);
+    assert_eq!(machine.ledger.sent[&ids[0]].recorded, 0);
+    machine.disk.fail_always(Call::Sync, None);
+    run(&mut machine, 60_000);
+    assert_eq!(machine.ledger.sent[&ids[0]].recorded, 1);
+    cut_and_judge(&machine);
+}
+
+#[test]
 fn s118_enospc_at_any_write_or_creation_answers_452_and_keeps_what_was_promised() {
     for nth in 1..20 {
         for call in [Call::Write, Call::Create, Call::Allocate, Call::Sync] {

@@ -5,7 +5,7 @@
 mod arrows;
 mod docs;
 mod rules;
-mod source;
+pub mod source;
 
 use anyhow::{Context, Result, ensure};
 use source::Source;
@@ -39,7 +39,7 @@ pub fn run(root: &Path) -> Result<()> {
 }
 
 /// Every file that git knows or would add, relative to the top; all files where there is no git.
-fn files(root: &Path) -> Result<Vec<String>> {
+pub fn files(root: &Path) -> Result<Vec<String>> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let listed = Command::new("git").current_dir(root).args(arguments).output();
     let mut found: Vec<String> = match listed {

@@ -78,15 +78,16 @@ fn p041_a_chunk_cut_short_by_the_connections_end_is_no_message() {
 }
 
 #[test]
-fn p042_a_hundred_thousand_chunks_of_one_octet_cost_each_the_same() {
-    const HALF: usize = 50_000;
+fn p042_a_million_chunks_of_one_octet_cost_each_the_same() {
+    const HALF: usize = 500_000;
     let (mut client, token) = in_transaction("p042");
     let mut writer = client.stream.try_clone().unwrap();
     let mut times = Vec::new();
     let start = Instant::now();
     let sender = std::thread::spawn(move || {
-        for _ in 0..2 * HALF / 100 {
-            writer.write_all("BDAT 1\r\nx".repeat(100).as_bytes()).unwrap();
+        let thousand = "BDAT 1\r\nx".repeat(1_000);
+        for _ in 0..2 * HALF / 1_000 {
+            writer.write_all(thousand.as_bytes()).unwrap();
         }
         writer.write_all(b"BDAT 2 LAST\r\n\r\n").unwrap();
     });

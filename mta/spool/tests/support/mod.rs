@@ -384,7 +384,7 @@ impl Machine {
     pub fn bounce(&mut self, failed: MessageId) -> bool {
         let transaction = self.transaction();
         let body = self.body(300);
-        if self.spool.stage(transaction, Bytes::from(body.clone())).is_err() {
+        if self.spool.stage_own(transaction, Bytes::from(body.clone())).is_err() {
             return false;
         }
         let (to, prefix) = (envelope("sender@example.org"), Vec::new());

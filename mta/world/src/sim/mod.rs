@@ -4,7 +4,7 @@
 
 pub mod disk;
 
-pub use disk::{Call, Disk};
+pub use disk::{Call, Disk, Fate, Pending, Sectors, What};
 
 use mail::{Instant, Now, Wall};
 use std::sync::{Arc, Mutex, PoisonError};

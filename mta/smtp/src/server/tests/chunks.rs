@@ -59,11 +59,11 @@ fn p041_a_chunk_that_never_comes_whole_is_dropped() {
 }
 
 #[test]
-fn p042_a_hundred_thousand_chunks_of_one_octet_are_one_message() {
-    let group = [&b"BDAT 1\r\na".repeat(100_000)[..], b"BDAT 2 LAST\r\n\r\n"].concat();
+fn p042_a_million_chunks_of_one_octet_are_one_message() {
+    let group = [&b"BDAT 1\r\na".repeat(1_000_000)[..], b"BDAT 2 LAST\r\n\r\n"].concat();
     let outcome = talk(&settings(), &[EHLO, PATHS, &group], |_| 60_000);
-    assert_eq!(outcome.kept[0].len(), 100_002);
-    assert_eq!(outcome.codes().len(), 100_003);
+    assert_eq!(outcome.kept[0].len(), 1_000_002);
+    assert_eq!(outcome.codes().len(), 1_000_003);
 }
 
 #[test]

@@ -1,0 +1,160 @@
+//! One file: what reads show, what the medium holds, and the writes in between.
+//!
+//! Must never let a pending write reach the medium but by a fate.
+
+use super::content::{Content, pieces};
+use super::fate::{Fate, SECTOR_BYTES};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A file, whatever its name.
+#[derive(Clone, Default)]
+pub(super) struct File {
+    /// What reads show.
+    pub shown: Content,
+    /// What is on the medium for certain.
+    pub durable: Content,
+    pub pending: Vec<Write>,
+    /// Bytes that have blocks.
+    pub reserved: usize,
+    /// What reads show is not the medium with the pending writes: a sync failed, or a write is
+    /// bound for somewhere else.
+    pub lies: bool,
+    /// Sectors of the medium that cannot be read.
+    pub bad: BTreeSet<usize>,
+}
+
+/// A pending change of a file's bytes.
+#[derive(Clone)]
+pub(super) enum Write {
+    Bytes { offset: usize, bytes: Arc<[u8]>, lands: Landing },
+    Extend(usize),
+}
+
+/// Where the medium really puts a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Landing {
+    Here,
+    /// Acknowledged and forgotten.
+    Nowhere,
+    /// At this offset of another file, or of the same one.
+    At(usize, usize),
+}
+
+impl File {
+    /// What it takes on the disk.
+    pub fn room(&self) -> u64 {
+        self.shown.len().max(self.reserved) as u64
+    }
+
+    /// Reads show it from now on; the medium has it when a sync comes.
+    pub fn write(&mut self, write: Write) {
+        write.apply(&mut self.shown);
+        if let Write::Bytes { offset, bytes, lands } = &write {
+            self.lies |= *lands != Landing::Here;
+            self.heal(*offset, bytes.len());
+        }
+        self.pending.push(write);
+    }
+
+    /// A sector that is written whole is put somewhere else by the medium, and can be read again.
+    fn heal(&mut self, offset: usize, length: usize) {
+        if self.bad.is_empty() {
+            return;
+        }
+        for (sector, piece) in pieces(offset, length, SECTOR_BYTES) {
+            if piece.len() == SECTOR_BYTES {
+                self.bad.remove(&sector);
+            }
+        }
+    }
+
+    pub fn is_readable(&self, offset: usize, length: usize) -> bool {
+        let sectors = offset / SECTOR_BYTES..(offset + length).div_ceil(SECTOR_BYTES);
+        self.bad.range(sectors).next().is_none()
+    }
+
+    /// The cache is gone: what the medium would have if the power stayed.
+    pub fn forget_cache(&mut self) {
+        let here = |write: &Write| write.lands() == Landing::Here;
+        self.shown = self.durable.clone();
+        self.lies = !self.pending.iter().all(here);
+        for write in self.pending.iter().filter(|write| here(write)) {
+            write.apply(&mut self.shown);
+        }
+    }
+
+    /// Which sectors of its n-th pending write would make a difference on the medium.
+    pub fn telling(&self, nth: usize) -> Vec<u32> {
+        let Write::Bytes { offset, bytes, .. } = &self.pending[nth] else { return Vec::new() };
+        let others = || self.pending.iter().enumerate().filter(|(other, _)| *other != nth);
+        let mut telling = Vec::new();
+        for (number, (sector, piece)) in pieces(*offset, bytes.len(), SECTOR_BYTES).enumerate() {
+            let at = offset + piece.start;
+            let contested = others().any(|(_, other)| other.touches(sector));
+            if contested || !self.durable.has(at, &bytes[piece]) {
+                telling.push(number as u32);
+            }
+        }
+        telling
+    }
+}
+
+impl Write {
+    pub fn lands(&self) -> Landing {
+        match self {
+            Write::Bytes { lands, .. } => *lands,
+            Write::Extend(_) => Landing::Here,
+        }
+    }
+
+    /// Sectors that it touches.
+    pub fn sectors(&self) -> u32 {
+        match self {
+            Write::Bytes { offset, bytes, .. } => {
+                pieces(*offset, bytes.len(), SECTOR_BYTES).count() as u32
+            }
+            Write::Extend(_) => 0,
+        }
+    }
+
+    fn touches(&self, sector: usize) -> bool {
+        match self {
+            Write::Bytes { offset, bytes, .. } => {
+                let end = (offset + bytes.len()).div_ceil(SECTOR_BYTES);
+                (offset / SECTOR_BYTES..end).contains(&sector)
+            }
+            Write::Extend(_) => false,
+        }
+    }
+
+    /// As its writer meant it.
+    pub fn apply(&self, content: &mut Content) {
+        match self {
+            Write::Bytes { offset, bytes, .. } => content.write(*offset, bytes),
+            Write::Extend(bytes) => content.grow(*bytes),
+        }
+    }
+
+    /// On the medium, at the place where it lands. Sectors are cut where the medium has them, not
+    /// where the write began.
+    pub fn settle(&self, fate: &Fate, medium: &mut Content) {
+        let (offset, bytes) = match (self, self.lands()) {
+            (Write::Extend(bytes), _) if fate.keeps_any() => return medium.grow(*bytes),
+            (Write::Extend(_), _) | (_, Landing::Nowhere) => return,
+            (Write::Bytes { offset, bytes, .. }, Landing::Here) => (*offset, bytes),
+            (Write::Bytes { bytes, .. }, Landing::At(_, offset)) => (offset, bytes),
+        };
+        match fate {
+            Fate::Survives => medium.write(offset, bytes),
+            Fate::Vanishes => {}
+            Fate::Torn(_) => {
+                for (number, (_, piece)) in pieces(offset, bytes.len(), SECTOR_BYTES).enumerate() {
+                    if fate.keeps(number as u32) {
+                        medium.write(offset + piece.start, &bytes[piece]);
+                    }
+                }
+            }
+        }
+    }
+}

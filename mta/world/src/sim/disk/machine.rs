@@ -1,0 +1,202 @@
+//! The state behind the simulated disk: files, names, luck, and the plan of what goes wrong.
+//!
+//! Must never do more for a call that fails than the plan says.
+
+use super::Call;
+use super::fate::{Fate, Pending, What};
+use super::file::{File, Landing, Write};
+use super::names::Names;
+use crate::sim::Chance;
+use crate::{Chance as _, DiskError, Errno};
+use std::collections::BTreeMap;
+
+/// Everything there is.
+pub(super) struct Machine {
+    pub files: Vec<File>,
+    pub names: Names,
+    pub chance: Chance,
+    pub steps: u64,
+    pub off: bool,
+    pub plan: Plan,
+    pub calls: BTreeMap<Call, u64>,
+    pub room: u64,
+}
+
+/// What goes wrong, and when. The power takes it away.
+#[derive(Default)]
+pub(super) struct Plan {
+    pub cut_at: Option<u64>,
+    /// By the call's number since the disk's beginning.
+    pub nth: BTreeMap<(Call, u64), Twist>,
+    pub always: BTreeMap<Call, Errno>,
+}
+
+/// What goes wrong with one call.
+#[derive(Clone, Debug)]
+pub(super) enum Twist {
+    /// It fails and has done nothing.
+    Fail(Errno),
+    /// A write fails and has done a part.
+    Short(Errno),
+    /// A write lands at this offset of that file.
+    Misdirect(String, usize),
+    /// A write is acknowledged and never gets to the medium.
+    Lose,
+    /// One bit of what is read is not what is there.
+    Flip,
+}
+
+/// What a call meets that was let in.
+pub(super) struct Entered {
+    /// The power goes at this very step.
+    pub cut: bool,
+    pub twist: Option<Twist>,
+}
+
+impl Machine {
+    pub fn new(seed: u64) -> Machine {
+        Machine {
+            files: Vec::new(),
+            names: Names::default(),
+            chance: Chance::seeded(seed),
+            steps: 0,
+            off: false,
+            plan: Plan::default(),
+            calls: BTreeMap::new(),
+            room: u64::MAX,
+        }
+    }
+
+    /// The same state with other luck and without a plan.
+    pub fn forked(&self, seed: u64) -> Machine {
+        let (files, names) = (self.files.clone(), self.names.clone());
+        Machine { files, names, room: self.room, ..Machine::new(seed) }
+    }
+
+    /// Counts a call; an error if the power is gone or the plan says so.
+    pub fn enter(&mut self, call: Call, name: &str) -> Result<Entered, DiskError> {
+        if self.off {
+            return Err(DiskError::new(call.verb(), name, Errno::OFF));
+        }
+        let nth = self.calls.entry(call).or_insert(0);
+        *nth += 1;
+        let twist = self.plan.nth.remove(&(call, *nth));
+        let always = || self.plan.always.get(&call).copied();
+        let planned = match &twist {
+            Some(Twist::Fail(errno)) => Some(*errno),
+            _ => always(),
+        };
+        if let Some(errno) = planned {
+            if call == Call::Sync {
+                self.fail_sync(name);
+            }
+            return Err(DiskError::new(call.verb(), name, errno));
+        }
+        if matches!(call, Call::List | Call::Read) {
+            return Ok(Entered { cut: false, twist });
+        }
+        self.steps += 1;
+        self.off = self.plan.cut_at.is_some_and(|step| self.steps >= step);
+        Ok(Entered { cut: self.off, twist })
+    }
+
+    pub fn at(&self, call: Call, name: &str) -> Result<usize, DiskError> {
+        let missing = || DiskError::new(call.verb(), name, Errno::MISSING);
+        self.names.get(name).ok_or_else(missing)
+    }
+
+    /// Bytes that all files with names take.
+    pub fn used(&self) -> u64 {
+        self.names.iter().map(|(_, at)| self.files[at].room()).sum()
+    }
+
+    /// Where a write lands by its twist.
+    pub fn landing(&self, twist: Option<&Twist>) -> Landing {
+        match twist {
+            Some(Twist::Lose) => Landing::Nowhere,
+            Some(Twist::Misdirect(name, offset)) => {
+                self.names.get(name).map_or(Landing::Nowhere, |at| Landing::At(at, *offset))
+            }
+            _ => Landing::Here,
+        }
+    }
+
+    /// All that was written to the file is on the medium, wherever that puts it.
+    pub fn sync(&mut self, at: usize) {
+        let file = &mut self.files[at];
+        let pending = std::mem::take(&mut file.pending);
+        if file.lies {
+            pending.iter().for_each(|write| self.settle(at, write, &Fate::Survives));
+        } else {
+            file.durable = file.shown.clone();
+        }
+    }
+
+    /// What was pending is as after a cut, and reads go on showing it.
+    fn fail_sync(&mut self, name: &str) {
+        let Some(at) = self.names.get(name) else { return };
+        let lost = std::mem::take(&mut self.files[at].pending);
+        self.files[at].lies |= !lost.is_empty();
+        for write in lost {
+            let fate = Fate::by_chance(write.sectors(), &mut self.chance);
+            self.settle(at, &write, &fate);
+        }
+    }
+
+    fn settle(&mut self, at: usize, write: &Write, fate: &Fate) {
+        let target = match write.lands() {
+            Landing::At(other, _) => other,
+            _ => at,
+        };
+        write.settle(fate, &mut self.files[target].durable);
+        self.files[target].lies |= write.lands() != Landing::Here;
+    }
+
+    /// The power was gone and is back; `None`: luck decides.
+    pub fn power_on(&mut self, fates: Option<&[Fate]>) {
+        let mut fates = fates.map(|fates| fates.iter());
+        for at in 0..self.files.len() {
+            for write in std::mem::take(&mut self.files[at].pending) {
+                let fate = match &mut fates {
+                    Some(fates) => fates.next().cloned().unwrap_or(Fate::Vanishes),
+                    None => Fate::by_chance(write.sectors(), &mut self.chance),
+                };
+                self.settle(at, &write, &fate);
+            }
+        }
+        let chance = &mut self.chance;
+        self.names.settle(|| match &mut fates {
+            Some(fates) => fates.next().cloned().unwrap_or(Fate::Vanishes),
+            None if chance.below(2) == 0 => Fate::Survives,
+            None => Fate::Vanishes,
+        });
+        for file in &mut self.files {
+            file.shown = file.durable.clone();
+            file.lies = false;
+        }
+        self.off = false;
+        self.plan = Plan::default();
+    }
+
+    /// In the order in which `power_on` takes the fates.
+    pub fn pending(&self) -> Vec<Pending> {
+        let mut all = Vec::new();
+        for (at, file) in self.files.iter().enumerate() {
+            for (nth, write) in file.pending.iter().enumerate() {
+                let what = match write {
+                    Write::Bytes { offset, bytes, .. } => {
+                        What::Write { offset: *offset as u64, bytes: bytes.len() as u64 }
+                    }
+                    Write::Extend(bytes) => What::Extend { bytes: *bytes as u64 },
+                };
+                let (name, sectors) = (self.names.name_of(at), write.sectors());
+                all.push(Pending { name, what, sectors, telling: file.telling(nth) });
+            }
+        }
+        for change in &self.names.pending {
+            let (name, what) = change.described();
+            all.push(Pending { name, what, sectors: 0, telling: Vec::new() });
+        }
+        all
+    }
+}

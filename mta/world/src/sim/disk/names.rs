@@ -1,0 +1,91 @@
+//! The directory: what lookups show, what is durable, and the changes in between.
+//!
+//! Must never let a pending change reach the durable names but by a fate.
+
+use super::fate::{Fate, What};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Names and the numbers of their files. Clones share what neither changes.
+#[derive(Clone, Default)]
+pub(super) struct Names {
+    shown: Arc<BTreeMap<String, usize>>,
+    durable: Arc<BTreeMap<String, usize>>,
+    pub pending: Vec<Change>,
+}
+
+#[derive(Clone)]
+pub(super) enum Change {
+    Create(String, usize),
+    Remove(String),
+    Rename(String, String),
+}
+
+impl Names {
+    pub fn get(&self, name: &str) -> Option<usize> {
+        self.shown.get(name).copied()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&String, usize)> {
+        self.shown.iter().map(|(name, at)| (name, *at))
+    }
+
+    /// A name of the file, if it has one.
+    pub fn name_of(&self, file: usize) -> String {
+        self.iter().find(|(_, at)| *at == file).map(|(name, _)| name.clone()).unwrap_or_default()
+    }
+
+    pub fn change(&mut self, change: Change) {
+        change.apply(Arc::make_mut(&mut self.shown));
+        self.pending.push(change);
+    }
+
+    /// A durable name at once.
+    pub fn put(&mut self, name: &str, file: usize) {
+        Arc::make_mut(&mut self.shown).insert(name.into(), file);
+        Arc::make_mut(&mut self.durable).insert(name.into(), file);
+    }
+
+    pub fn sync(&mut self) {
+        for change in std::mem::take(&mut self.pending) {
+            change.apply(Arc::make_mut(&mut self.durable));
+        }
+    }
+
+    /// The power went; each pending change has its fate.
+    pub fn settle(&mut self, mut fate: impl FnMut() -> Fate) {
+        for change in std::mem::take(&mut self.pending) {
+            if fate().keeps_any() {
+                change.apply(Arc::make_mut(&mut self.durable));
+            }
+        }
+        self.shown = self.durable.clone();
+    }
+}
+
+impl Change {
+    fn apply(&self, names: &mut BTreeMap<String, usize>) {
+        match self {
+            Change::Create(name, at) => {
+                names.insert(name.clone(), *at);
+            }
+            Change::Remove(name) => {
+                names.remove(name);
+            }
+            Change::Rename(from, to) => {
+                if let Some(at) = names.remove(from) {
+                    names.insert(to.clone(), at);
+                }
+            }
+        }
+    }
+
+    /// The name it is about, and what it does.
+    pub fn described(&self) -> (String, What) {
+        match self {
+            Change::Create(name, _) => (name.clone(), What::Create),
+            Change::Remove(name) => (name.clone(), What::Remove),
+            Change::Rename(from, to) => (from.clone(), What::Rename { to: to.clone() }),
+        }
+    }
+}
