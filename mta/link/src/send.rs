@@ -287,6 +287,11 @@ impl SenderEnd {
         &mut self.output
     }
 
+    /// Whether this attempt is without a result, or its result not known to be recorded.
+    pub fn is_open(&self, attempt: u64) -> bool {
+        self.open.contains_key(&attempt)
+    }
+
     /// Attempts that have no result yet.
     pub fn under_way(&self) -> usize {
         self.open.values().filter(|open| open.result.is_none()).count()

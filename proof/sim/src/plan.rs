@@ -1,0 +1,411 @@
+//! What happens in one simulation: settings, messages and faults, all drawn from one seed.
+//!
+//! Must never depend on what the mailer does: each part has chance of its own, so that a plan
+//! from which parts are taken away leaves the others as they were.
+
+use mail::{Instant, Wall};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use world::Chance as _;
+use world::sim::Chance;
+
+/// Domains that mail goes to, `d0.test` and so on; the first ones by a route, the last by MX.
+pub const DOMAINS: u8 = 4;
+/// Of these, the ones with a route.
+pub const ROUTED: u8 = 2;
+/// The wall clock at the beginning of every simulation: 2026-01-01.
+pub const WALL_START: Wall = Wall::from_micros(1_767_225_600_000_000);
+
+/// A simulation before it begins.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where all of it comes from.
+    pub seed: u64,
+    /// How the mailer is set.
+    pub knobs: Knobs,
+    /// What clients bring.
+    pub mails: Vec<Mail>,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// When the last mail has been brought and the last fault has begun.
+    pub span: Duration,
+    /// What was taken away: names such as `m3` and `f7`.
+    pub without: BTreeSet<String>,
+}
+
+/// How the mailer is set.
+#[derive(Clone, Debug)]
+pub struct Knobs {
+    /// For the spool; small, so that every mechanism is met often.
+    pub spool: spool::Settings,
+    /// For the scheduler.
+    pub scheduler: scheduler::Settings,
+    /// Receiving processes.
+    pub receivers: u16,
+    /// Sending processes.
+    pub senders: u16,
+    /// Memory for messages at hand: small ones are read back from the disk.
+    pub shelf_bytes_max: usize,
+    /// What receivers may have staged.
+    pub credit_bytes: u64,
+    /// Bytes on the disk at most.
+    pub room: u64,
+    /// Octets of a body that a session hands over at once.
+    pub body_chunk_bytes: usize,
+    /// Of a thousand connections to next hops, so many meet trouble.
+    pub sink_trouble: u64,
+}
+
+/// One message.
+#[derive(Clone, Debug)]
+pub struct Mail {
+    /// Its token.
+    pub number: u32,
+    /// When its client connects.
+    pub at: Duration,
+    /// Comes from the null sender.
+    pub null_sender: bool,
+    /// To whom.
+    pub recipients: Vec<Recipient>,
+    /// Octets of the body.
+    pub bytes: u32,
+    /// How the client behaves.
+    pub client: Manner,
+}
+
+/// One recipient.
+#[derive(Clone, Copy, Debug)]
+pub struct Recipient {
+    /// `Some`: a remote domain. `None`: a mailbox here.
+    pub domain: Option<u8>,
+    /// What its next hop says to it.
+    pub fate: Fate,
+    /// NOTIFY=NEVER.
+    pub never_notify: bool,
+}
+
+/// What a next hop says to a recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Takes it.
+    Taken,
+    /// Defers it so many times before.
+    Deferred(u8),
+    /// Defers it for ever.
+    Never,
+    /// Refuses it.
+    Refused,
+}
+
+/// How a client behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Sends its commands in one go.
+    pub pipelining: bool,
+    /// With BDAT, in pieces of this size.
+    pub bdat: Option<u32>,
+    /// Octets in one segment, and between segments this long.
+    pub segment: usize,
+    /// Between its segments.
+    pub pause: Duration,
+    /// What goes wrong with its connection, and after how many octets.
+    pub trouble: Option<(u32, Trouble)>,
+}
+
+/// What goes wrong with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It is reset.
+    Reset,
+    /// One side closes its half and goes on reading.
+    HalfClose,
+    /// One side says nothing any more.
+    Silence,
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Its name in the plan.
+    pub number: u32,
+    /// When.
+    pub when: When,
+    /// What.
+    pub what: What,
+}
+
+/// When a fault comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// So long after the beginning.
+    At(Duration),
+    /// At this step of the disk after the last power cut or the beginning.
+    DiskStep(u64),
+    /// At this delivery between two of our processes.
+    LinkStep(u64),
+}
+
+/// One of our processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Station {
+    /// Queue.
+    Queue,
+    /// A receiving process.
+    Receive(u16),
+    /// A sending process; the last one is local.
+    Send(u16),
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What {
+    /// The power goes, and comes back so much later.
+    PowerCut(Duration),
+    /// A process is killed, and started again so much later.
+    Kill(Station, Duration),
+    /// All processes are killed; the disk's cache stays.
+    KillAll(Duration),
+    /// The stream between queue and a process breaks although both live.
+    Unlink(Station),
+    /// So many syncs fail, with a disk that loses what they were for.
+    SyncFails(u32),
+    /// So many writes fail.
+    WriteFails(u32),
+    /// The disk has no more room for a while.
+    NoRoom(Duration),
+    /// Each operation of the disk takes this long for a while.
+    SlowDisk(Duration, Duration),
+    /// The wall clock is set so many seconds forward or back.
+    ClockJump(i64),
+    /// A domain's next hop cannot be reached for a while.
+    Down(u8, Duration),
+    /// The DNS cannot say for a while.
+    NoDns(Duration),
+    /// An operator acts on a message.
+    Operator(Act),
+}
+
+/// What an operator does with a message that chance picks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the verbs of the command line
+pub enum Act {
+    Hold,
+    Release,
+    Retry,
+    Delete,
+    Priority,
+}
+
+/// Chance for one purpose of one seed.
+pub fn chance(seed: u64, purpose: u64) -> Chance {
+    let mut first = Chance::seeded(seed ^ purpose.wrapping_mul(0x9e6c_63d0_876a_3f6b));
+    Chance::seeded(first.u64())
+}
+
+/// One of these.
+pub fn pick<T: Copy>(chance: &mut Chance, of: &[T]) -> T {
+    of[chance.below(of.len() as u64) as usize]
+}
+
+fn one_in(chance: &mut Chance, n: u64) -> bool {
+    chance.below(n) == 0
+}
+
+fn within(chance: &mut Chance, most: Duration) -> Duration {
+    Duration::from_nanos(chance.below(most.as_nanos() as u64 + 1))
+}
+
+impl Plan {
+    /// The plan of a seed, without the parts that are named.
+    pub fn drawn(seed: u64, without: &BTreeSet<String>) -> Plan {
+        let mut draw = chance(seed, 1);
+        let spans = [1, 20, 120, 7_200, 172_800];
+        let span = Duration::from_secs(pick(&mut draw, &spans));
+        let knobs = knobs(&mut draw, span);
+        let mails = 1 + draw.below(pick(&mut draw.clone(), &[4, 12, 40])) as u32;
+        let quiet = one_in(&mut draw, 12);
+        let faults = if quiet { 0 } else { draw.below(40) as u32 };
+        let kept = |name: String| !without.contains(&name);
+        Plan {
+            seed,
+            mails: (0..mails)
+                .filter(|number| kept(format!("m{number}")))
+                .map(|number| mail(seed, number, span, quiet))
+                .collect(),
+            faults: (0..faults)
+                .filter(|number| kept(format!("f{number}")))
+                .map(|number| fault(seed, number, span, &knobs))
+                .collect(),
+            knobs: Knobs { sink_trouble: if quiet { 0 } else { knobs.sink_trouble }, ..knobs },
+            span,
+            without: without.clone(),
+        }
+    }
+
+    /// Nothing goes wrong in it.
+    pub fn is_quiet(&self) -> bool {
+        self.faults.is_empty()
+            && self.knobs.sink_trouble == 0
+            && self.mails.iter().all(|mail| mail.client.trouble.is_none())
+    }
+
+    /// The names of all parts that are left.
+    pub fn parts(&self) -> Vec<String> {
+        let mails = self.mails.iter().map(|mail| format!("m{}", mail.number));
+        mails.chain(self.faults.iter().map(|fault| format!("f{}", fault.number))).collect()
+    }
+
+    /// What has to be said to see this plan again.
+    pub fn line(&self) -> String {
+        let mut line = format!("cargo xtask swarm --replay {}", self.seed);
+        if !self.without.is_empty() {
+            let names: Vec<&str> = self.without.iter().map(String::as_str).collect();
+            line += &format!(" --without {}", names.join(","));
+        }
+        line
+    }
+
+    /// When the faults end.
+    pub fn quiet_at(&self) -> Instant {
+        Instant::ZERO + self.span + Duration::from_secs(60)
+    }
+}
+
+fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
+    let segment_bytes = pick(draw, &[64 << 10, 64 << 10, 128 << 10, 256 << 10]);
+    let spool = spool::Settings {
+        segment_bytes,
+        batch_bytes_max: pick(draw, &[4 << 10, 8 << 10, segment_bytes / 4]),
+        commits_in_flight: pick(draw, &[1, 1, 2, 4]),
+        reserve_bytes: u64::from(segment_bytes),
+        keep_free_bytes: 0,
+        bulk_bytes_min: pick(draw, &[9_000, 30_000, 1 << 20]),
+        chunk_bytes_max: pick(draw, &[1_000, 4 << 10, segment_bytes / 8]),
+        snapshot_log_bytes: pick(draw, &[16 << 10, 64 << 10, 256 << 10]),
+        snapshot_slice_messages: pick(draw, &[1, 3, 100]),
+        staged_bytes_max: pick(draw, &[64 << 10, 1 << 20, 16 << 20]),
+        spares: pick(draw, &[1, 2, 3]),
+        change_delay_ms_max: pick(draw, &[0, 20, 200]),
+        recent_transactions_max: 1_000,
+        zero_slice_bytes: pick(draw, &[4 << 10, 64 << 10]),
+        copy_forward_divisor: pick(draw, &[2, 4, 8]),
+        create: true,
+    };
+    let scheduler = scheduler::Settings {
+        retry: scheduler::Retry {
+            first: pick(draw, &[Duration::from_secs(1), Duration::from_secs(300)]),
+            factor: 2.0,
+            longest: Duration::from_secs(4 * 3600),
+            expire: Duration::from_secs(5 * 86_400).max(span * 2),
+            jitter: 0.1,
+        },
+        default: scheduler::DestinationLimits {
+            connections: pick(draw, &[1, 3, 100]),
+            start_connections: pick(draw, &[1, 20]),
+            messages_per_connection: pick(draw, &[1, 2, 100]),
+            recipients_per_message: pick(draw, &[1, 2, 100]),
+            rate_per_second: None,
+        },
+        attempts_in_flight_max: pick(draw, &[2, 1_000]),
+        bulk_bytes_min: 20_000,
+        ..scheduler::Settings::default()
+    };
+    Knobs {
+        spool,
+        scheduler,
+        receivers: pick(draw, &[1, 1, 2]),
+        senders: pick(draw, &[1, 1, 2]),
+        shelf_bytes_max: pick(draw, &[0, 10_000, 1 << 20]),
+        credit_bytes: pick(draw, &[20_000, 1 << 20]),
+        room: pick(draw, &[1 << 20, 4 << 20, 64 << 20]),
+        body_chunk_bytes: pick(draw, &[1_000, 8 << 10, 64 << 10]),
+        sink_trouble: pick(draw, &[0, 30, 300]),
+    }
+}
+
+fn mail(seed: u64, number: u32, span: Duration, quiet: bool) -> Mail {
+    let mut draw = chance(seed, 1_000 + u64::from(number));
+    let most = pick(&mut draw, &[1, 1, 1, 3, 8]);
+    let recipients = (0..1 + draw.below(most)).map(|_| recipient(&mut draw)).collect();
+    let sizes = [0, 200, 200, 200, 3_000, 3_000, 12_000, 40_000, 90_000];
+    let bytes = pick(&mut draw, &sizes);
+    let bytes = bytes + draw.below(u64::from(bytes) / 4 + 1) as u32;
+    let trouble = !quiet && one_in(&mut draw, 6);
+    let at = draw.below(u64::from(bytes) + 400) as u32;
+    let troubles = [Trouble::Reset, Trouble::Reset, Trouble::HalfClose, Trouble::Silence];
+    let trouble = trouble.then(|| (at, pick(&mut draw, &troubles)));
+    Mail {
+        number,
+        at: within(&mut draw, span),
+        null_sender: one_in(&mut draw, 12),
+        recipients,
+        bytes,
+        client: Manner {
+            pipelining: one_in(&mut draw, 2),
+            bdat: one_in(&mut draw, 3).then(|| pick(&mut draw, &[300, 5_000, 1 << 20])),
+            segment: pick(&mut draw, &[7, 1_400, 1_400, 64 << 10]).max(bytes as usize / 60),
+            pause: pick(&mut draw, &[Duration::ZERO, Duration::from_millis(20)]),
+            trouble,
+        },
+    }
+}
+
+fn recipient(draw: &mut Chance) -> Recipient {
+    let domain = (!one_in(draw, 5)).then(|| draw.below(u64::from(DOMAINS)) as u8);
+    let fate = match draw.below(12) {
+        0 => Fate::Refused,
+        1 => Fate::Deferred(1 + draw.below(3) as u8),
+        2 if one_in(draw, 3) => Fate::Never,
+        _ => Fate::Taken,
+    };
+    Recipient { domain, fate, never_notify: one_in(draw, 15) }
+}
+
+fn fault(seed: u64, number: u32, span: Duration, knobs: &Knobs) -> Fault {
+    let mut draw = chance(seed, 1_000_000 + u64::from(number));
+    let draw = &mut draw;
+    let ms = |draw: &mut Chance, most: u64| Duration::from_millis(1 + draw.below(most));
+    let share = (span / 3).max(Duration::from_secs(2));
+    let what = match draw.below(30) {
+        0..=13 => What::PowerCut(ms(draw, 5_000)),
+        14..=17 => What::Kill(station(draw, knobs), ms(draw, 2_000)),
+        18 => What::Kill(station(draw, knobs), ms(draw, 20_000)),
+        19 => What::KillAll(ms(draw, 3_000)),
+        20 => What::Unlink(match station(draw, knobs) {
+            Station::Queue => Station::Receive(0),
+            other => other,
+        }),
+        21 => What::SyncFails(1 + draw.below(4) as u32),
+        22 => What::WriteFails(1 + draw.below(4) as u32),
+        23 => What::NoRoom(within(draw, share)),
+        24 => What::SlowDisk(within(draw, share), ms(draw, pick(&mut draw.clone(), &[30, 40_000]))),
+        25 => What::ClockJump(pick(
+            draw,
+            &[30, -30, 3_000, -3_000, 40_000, 864_000, -864_000, 31_536_000, -31_536_000],
+        )),
+        26 => What::Down(draw.below(u64::from(DOMAINS)) as u8, within(draw, share)),
+        27 => What::NoDns(within(draw, share)),
+        _ => What::Operator(pick(
+            draw,
+            &[Act::Hold, Act::Release, Act::Retry, Act::Delete, Act::Priority],
+        )),
+    };
+    let when = match what {
+        What::PowerCut(_) if !one_in(draw, 4) => {
+            When::DiskStep(1 + draw.below(pick(&mut draw.clone(), &[6, 40, 200])))
+        }
+        What::Kill(..) | What::KillAll(_) | What::Unlink(_) if !one_in(draw, 4) => {
+            When::LinkStep(1 + draw.below(300))
+        }
+        _ => When::At(within(draw, span)),
+    };
+    Fault { number, when, what }
+}
+
+fn station(draw: &mut Chance, knobs: &Knobs) -> Station {
+    match draw.below(3) {
+        0 => Station::Queue,
+        1 => Station::Receive(draw.below(u64::from(knobs.receivers)) as u16),
+        _ => Station::Send(draw.below(u64::from(knobs.senders) + 1) as u16),
+    }
+}

@@ -1,0 +1,530 @@
+//! One plan from its beginning to the verdict.
+//!
+//! Must never end before the queue is empty or the time for that is over.
+
+use crate::client::Client;
+use crate::ledger::{Check, Finding, Sums};
+use crate::net::{End, StreamId};
+use crate::plan::{Fault, Plan, Station, What, When};
+use crate::queue_station::QueueStation;
+use crate::receive::Receive;
+use crate::send::Send;
+use crate::sink::Sinks;
+use crate::stage::{Counts, Event, World};
+use mail::Instant;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use world::sim::Call;
+use world::{Chance as _, Errno};
+
+/// Between two looks at the queue once the faults have ended.
+const LOOK: Duration = Duration::from_secs(900);
+/// Events of one run at most: more is a machine that turns without getting anywhere.
+const EVENTS_MAX: u64 = 3_000_000;
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Verdict {
+    /// What was found; nothing is good.
+    pub findings: Vec<Finding>,
+    /// What happened.
+    pub counts: Counts,
+    /// To the mail.
+    pub sums: Sums,
+    /// Virtual time.
+    pub time: Duration,
+    /// Equal for equal runs.
+    pub trace: u64,
+    /// What was told, if it was asked for.
+    pub told: Vec<String>,
+}
+
+struct Run {
+    world: World,
+    queue: Option<QueueStation>,
+    receivers: Vec<Option<Receive>>,
+    senders: Vec<Option<Send>>,
+    clients: BTreeMap<u32, Client>,
+    sinks: Sinks,
+    lives: u64,
+    /// Power is there.
+    powered: bool,
+    /// The ports are open: queue has been there since the power came.
+    open: bool,
+    dark: Duration,
+    disk_faults: VecDeque<usize>,
+    link_faults: VecDeque<usize>,
+    link_steps: u64,
+    done: bool,
+}
+
+/// Runs a plan; `told` keeps a line for each thing that happens.
+pub fn run(plan: Plan, told: bool) -> Verdict {
+    let mut run = Run::new(plan, told);
+    run.begin();
+    while !run.done && run.world.ledger.findings.is_empty() {
+        let Some(event) = run.world.next() else {
+            run.world.ledger.find(Check::Stuck, "nothing will ever happen again".into());
+            break;
+        };
+        if run.world.counts.events > EVENTS_MAX {
+            run.world.ledger.find(Check::Stuck, format!("{EVENTS_MAX} events and no end"));
+            break;
+        }
+        run.happen(event);
+    }
+    let Run { mut world, .. } = run;
+    world.counts.steps = world.disk.steps();
+    Verdict {
+        told: world.told(),
+        counts: world.counts,
+        sums: world.ledger.sums(),
+        time: world.now().monotonic.since(Instant::ZERO),
+        trace: world.trace,
+        findings: std::mem::take(&mut world.ledger.findings),
+    }
+}
+
+impl Run {
+    fn new(plan: Plan, told: bool) -> Run {
+        let of = |wanted: fn(&When) -> bool| {
+            let faults = plan.faults.iter().enumerate();
+            faults.filter(|(_, fault)| wanted(&fault.when)).map(|(at, _)| at).collect()
+        };
+        Run {
+            disk_faults: of(|when| matches!(when, When::DiskStep(_))),
+            link_faults: of(|when| matches!(when, When::LinkStep(_))),
+            queue: None,
+            receivers: Vec::new(),
+            senders: Vec::new(),
+            clients: plan.mails.iter().map(|m| (m.number, Client::new(m.clone()))).collect(),
+            sinks: Sinks::default(),
+            lives: 0,
+            powered: false,
+            open: false,
+            dark: Duration::from_secs(1),
+            link_steps: 0,
+            done: false,
+            world: World::new(plan, told),
+        }
+    }
+
+    fn begin(&mut self) {
+        let knobs = &self.world.plan.knobs;
+        self.receivers.resize_with(usize::from(knobs.receivers), || None);
+        self.senders.resize_with(usize::from(knobs.senders) + 1, || None);
+        let mails: Vec<_> = self.world.plan.mails.iter().map(|m| (m.at, m.number)).collect();
+        for (at, number) in mails {
+            self.world.at(Instant::ZERO + at, Event::Submit(number));
+        }
+        let faults: Vec<_> = self.world.plan.faults.iter().map(|fault| fault.when).collect();
+        for (at, when) in faults.into_iter().enumerate() {
+            if let When::At(time) = when {
+                self.world.at(Instant::ZERO + time, Event::Fault(at));
+            }
+        }
+        let quiet = self.world.plan.quiet_at();
+        self.world.at(quiet, Event::Quiet);
+        self.world.at(Instant::ZERO, Event::PowerOn);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Deliver(stream, side) => self.deliver(stream, side),
+            Event::Wake(station, life) => self.wake(station, life),
+            Event::Job(life, job) => {
+                if let Some(queue) = self.queue.as_mut().filter(|queue| queue.life == life) {
+                    queue.job(job, &mut self.world);
+                }
+            }
+            Event::Submit(number) => self.submit(number),
+            Event::Fault(at) => self.fault(at),
+            Event::Start(station) => self.start(station),
+            Event::Link(station) => self.link(station),
+            Event::PowerOn => self.power_on(),
+            Event::Answer(station, life, line, question) => {
+                if let Some(send) = self.send(station, life) {
+                    let mut send = send;
+                    send.answer(line, *question, &mut self.world);
+                    self.put_back(send);
+                }
+            }
+            Event::Connected(station, life, line, target) => {
+                if let Some(mut send) = self.send(station, life) {
+                    let reached = send.reach(line, &target, &mut self.world);
+                    self.put_back(send);
+                    if let Some((stream, domain)) = reached {
+                        self.sinks.connected(stream, domain, &mut self.world);
+                    }
+                }
+            }
+            Event::Line(station, life, line) => {
+                if let Some(mut send) = self.send(station, life) {
+                    send.tick(line, &mut self.world);
+                    self.put_back(send);
+                }
+            }
+            Event::Mailbox(station, life, attempt) => {
+                if let Some(mut send) = self.send(station, life) {
+                    send.mailbox(attempt, &mut self.world);
+                    self.put_back(send);
+                }
+            }
+            Event::Room => {
+                let room = self.world.plan.knobs.room;
+                self.world.disk.set_room(room);
+            }
+            Event::Fast => self.world.slow = Duration::ZERO,
+            Event::Quiet => self.quiet(),
+            Event::Look => self.look(),
+        }
+        if self.powered && self.world.disk.is_off() {
+            self.power_lost();
+        }
+    }
+
+    fn send(&mut self, station: Station, life: u64) -> Option<Send> {
+        let Station::Send(number) = station else { return None };
+        let place = self.senders.get_mut(usize::from(number))?;
+        if place.as_ref().is_some_and(|send| send.life == life) { place.take() } else { None }
+    }
+
+    fn put_back(&mut self, send: Send) {
+        if let Station::Send(number) = send.station {
+            self.senders[usize::from(number)] = Some(send);
+        }
+    }
+
+    fn deliver(&mut self, stream: StreamId, side: usize) {
+        let now = self.world.now().monotonic;
+        let Some(end) = self.world.net.get(stream).and_then(|found| found.ends[side]) else {
+            return;
+        };
+        let inside = matches!(end, End::Queue(_) | End::Station(_));
+        if inside && self.link_step(end) {
+            return;
+        }
+        let Some(segment) = self.world.net.take(stream, side, now) else { return };
+        match end {
+            End::Client(number) => {
+                if let Some(client) = self.clients.get_mut(&number) {
+                    client.hear(segment, &mut self.world);
+                }
+            }
+            End::Sink(_) => self.sinks.hear(stream, segment, &mut self.world),
+            End::Queue(from) => {
+                if let Some(queue) = &mut self.queue {
+                    queue.hear(stream, from, segment, &mut self.world);
+                    let living = self.world.net.get(stream);
+                    let unlinked = living.is_none_or(|found| found.ends[0].is_none());
+                    if unlinked && self.lives(from) {
+                        let wait = self.world.delay(200_000);
+                        self.world.after(wait, Event::Link(from));
+                    }
+                }
+            }
+            End::Session(instance) | End::Station(Station::Receive(instance)) => {
+                if let Some(receive) = &mut self.receivers[usize::from(instance)] {
+                    receive.hear(stream, end, segment, &mut self.world);
+                }
+            }
+            End::Line(number) | End::Station(Station::Send(number)) => {
+                if let Some(send) = &mut self.senders[usize::from(number)] {
+                    send.hear(stream, end, segment, &mut self.world);
+                }
+            }
+            End::Station(Station::Queue) => {}
+        }
+    }
+
+    fn lives(&self, station: Station) -> bool {
+        match station {
+            Station::Queue => self.queue.is_some(),
+            Station::Receive(number) => self.receivers[usize::from(number)].is_some(),
+            Station::Send(number) => self.senders[usize::from(number)].is_some(),
+        }
+    }
+
+    /// Counts a delivery between two of our processes; true: a fault has taken its place.
+    fn link_step(&mut self, end: End) -> bool {
+        self.link_steps += 1;
+        let Some(at) = self.link_faults.front().copied() else { return false };
+        let fault = &self.world.plan.faults[at];
+        if self.world.is_quiet() || !matches!(fault.when, When::LinkStep(n) if n <= self.link_steps)
+        {
+            return false;
+        }
+        self.link_steps = 0;
+        self.link_faults.pop_front();
+        self.fault(at);
+        end.station().is_some_and(|station| !self.lives(station))
+    }
+
+    fn wake(&mut self, station: Station, life: u64) {
+        match station {
+            Station::Queue => {
+                if let Some(queue) = self.queue.as_mut().filter(|queue| queue.life == life) {
+                    queue.wake(&mut self.world);
+                }
+            }
+            Station::Receive(number) => {
+                let receive = self.receivers[usize::from(number)].as_mut();
+                if let Some(receive) = receive.filter(|receive| receive.life == life) {
+                    receive.wake(&mut self.world);
+                }
+            }
+            Station::Send(_) => {}
+        }
+    }
+
+    fn submit(&mut self, number: u32) {
+        let doors: Vec<u16> = (0..self.receivers.len() as u16)
+            .filter(|n| self.open && self.receivers[usize::from(*n)].is_some())
+            .collect();
+        let door = match doors.len() as u64 {
+            0 => None,
+            count => Some(doors[self.world.chance.below(count) as usize]),
+        };
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let stream = client.connect(door, &mut self.world);
+        if let (Some(stream), Some(door)) = (stream, door)
+            && let Some(receive) = &mut self.receivers[usize::from(door)]
+        {
+            receive.greet(stream, &mut self.world);
+        }
+    }
+
+    fn fault(&mut self, at: usize) {
+        if self.world.is_quiet() || !self.powered {
+            return;
+        }
+        let Fault { number, what, .. } = self.world.plan.faults[at].clone();
+        self.world.log(|| format!("fault f{number}: {what:?}"));
+        let now = self.world.now().monotonic;
+        match what {
+            What::PowerCut(dark) => {
+                self.dark = dark;
+                self.world.disk.cut();
+            }
+            What::Kill(station, wait) => self.kill(station, wait),
+            What::KillAll(wait) => {
+                self.all_stations().into_iter().for_each(|station| self.kill(station, wait));
+                self.open = false;
+            }
+            What::Unlink(station) => self.unlink(station),
+            What::SyncFails(count) => (1..=u64::from(count))
+                .for_each(|nth| self.world.disk.fail_nth(Call::Sync, nth, Errno::IO)),
+            What::WriteFails(count) => (1..=u64::from(count))
+                .for_each(|nth| self.world.disk.fail_nth(Call::Write, nth, Errno::IO)),
+            What::NoRoom(span) => {
+                self.world.disk.set_room(0);
+                self.world.after(span, Event::Room);
+            }
+            What::SlowDisk(span, each) => {
+                self.world.slow = each;
+                self.world.after(span, Event::Fast);
+            }
+            What::ClockJump(seconds) => {
+                let wall = self.world.now().wall.micros() + seconds * 1_000_000;
+                self.world.clock.set_wall(mail::Wall::from_micros(wall));
+            }
+            What::Down(domain, span) => {
+                self.world.down.insert(domain, now + span);
+            }
+            What::NoDns(span) => self.world.no_dns = now + span,
+            What::Operator(act) => {
+                let known = self.world.ledger.known();
+                if known.is_empty() {
+                    return;
+                }
+                let (token, id) = crate::plan::pick(&mut self.world.chance, &known);
+                if let Some(queue) = &mut self.queue {
+                    queue.operate(act, token, id, &mut self.world);
+                }
+            }
+        }
+    }
+
+    fn all_stations(&self) -> Vec<Station> {
+        let receivers = (0..self.receivers.len() as u16).map(Station::Receive);
+        let senders = (0..self.senders.len() as u16).map(Station::Send);
+        std::iter::once(Station::Queue).chain(receivers).chain(senders).collect()
+    }
+
+    fn kill(&mut self, station: Station, wait: Duration) {
+        if !self.lives(station) {
+            return;
+        }
+        self.world.counts.kills += 1;
+        match station {
+            Station::Queue => {
+                if let Some(queue) = self.queue.take() {
+                    queue.die(&mut self.world);
+                }
+            }
+            Station::Receive(number) => self.receivers[usize::from(number)] = None,
+            Station::Send(number) => self.senders[usize::from(number)] = None,
+        }
+        self.world.abandon(|end| end.station() == Some(station), false);
+        self.world.after(wait, Event::Start(station));
+    }
+
+    fn unlink(&mut self, station: Station) {
+        self.world.counts.unlinks += 1;
+        let found = self.world.net.held_by(|end| end == End::Queue(station));
+        for (stream, side) in found {
+            // Both ends hear of it by what the other's end says.
+            self.world.put(stream, side, crate::net::Segment::Fin, Duration::ZERO);
+        }
+        let found = self.world.net.held_by(|end| end == End::Station(station));
+        for (stream, side) in found {
+            self.world.put(stream, side, crate::net::Segment::Fin, Duration::ZERO);
+        }
+    }
+
+    fn start(&mut self, station: Station) {
+        if !self.powered || self.lives(station) {
+            return;
+        }
+        self.lives += 1;
+        let life = self.lives;
+        match station {
+            Station::Queue => return self.start_queue(life),
+            Station::Receive(number) => {
+                let receive = Receive::new(number, life, &mut self.world);
+                self.receivers[usize::from(number)] = Some(receive);
+            }
+            Station::Send(number) => {
+                let send = Send::new(number, life, &mut self.world);
+                self.senders[usize::from(number)] = Some(send);
+            }
+        }
+        self.link(station);
+    }
+
+    fn start_queue(&mut self, life: u64) {
+        match QueueStation::start(life, &mut self.world) {
+            Ok(mut queue) => {
+                queue.pump(&mut self.world);
+                self.queue = Some(queue);
+                self.open = true;
+                for station in self.all_stations() {
+                    self.link(station);
+                }
+            }
+            Err(error) => {
+                self.world.log(|| format!("queue does not open: {error}"));
+                if self.world.disk.is_off() {
+                    self.world.counts.cuts_early += 1;
+                    return;
+                }
+                // A write that fails by plan ends the process; whoever watches starts it again.
+                if self.world.is_quiet() || !matches!(error, spool::OpenError::Disk(_)) {
+                    self.world.ledger.find(Check::Recovery, format!("does not open: {error}"));
+                }
+                self.world.after(Duration::from_secs(1), Event::Start(Station::Queue));
+            }
+        }
+    }
+
+    /// A new stream between queue and a process.
+    fn link(&mut self, station: Station) {
+        if station == Station::Queue || self.queue.is_none() || !self.lives(station) {
+            return;
+        }
+        // The former stream, if there is one, is over with this.
+        for (stream, side) in self.world.net.held_by(|end| end == End::Queue(station)) {
+            self.world.hang_up(stream, side, crate::net::Segment::Fin);
+        }
+        for (stream, side) in self.world.net.held_by(|end| end == End::Station(station)) {
+            self.world.hang_up(stream, side, crate::net::Segment::Fin);
+        }
+        let delay = self.world.delay(200);
+        let stream = self.world.net.open([End::Queue(station), End::Station(station)], delay);
+        if let Some(queue) = &mut self.queue {
+            queue.connected(station, stream, &mut self.world);
+        }
+        match station {
+            Station::Receive(number) => {
+                if let Some(receive) = &mut self.receivers[usize::from(number)] {
+                    receive.connected(stream, &mut self.world);
+                }
+            }
+            Station::Send(number) => {
+                if let Some(send) = &mut self.senders[usize::from(number)] {
+                    send.connected(stream, &mut self.world);
+                }
+            }
+            Station::Queue => {}
+        }
+    }
+
+    fn power_on(&mut self) {
+        self.world.disk.power_on();
+        self.powered = true;
+        self.arm();
+        for station in self.all_stations() {
+            self.start(station);
+        }
+    }
+
+    /// The next cut by disk steps.
+    fn arm(&mut self) {
+        let quiet = self.world.is_quiet();
+        let Some(at) = self.disk_faults.pop_front().filter(|_| !quiet) else { return };
+        let Fault { when, what, .. } = &self.world.plan.faults[at];
+        if let (When::DiskStep(steps), What::PowerCut(dark)) = (when, what) {
+            self.dark = *dark;
+            self.world.disk.cut_at(Some(self.world.disk.steps() + steps));
+        }
+    }
+
+    fn power_lost(&mut self) {
+        self.world.counts.cuts += 1;
+        self.world.log(|| "the power is gone".into());
+        self.powered = false;
+        self.open = false;
+        self.queue = None;
+        self.receivers.iter_mut().for_each(|place| *place = None);
+        self.senders.iter_mut().for_each(|place| *place = None);
+        self.world.abandon(|end| end.station().is_some(), true);
+        let dark = self.dark;
+        self.world.after(dark, Event::PowerOn);
+    }
+
+    fn quiet(&mut self) {
+        self.world.log(|| "the faults have ended".into());
+        let disk = &self.world.disk;
+        if !disk.is_off() {
+            disk.cut_at(None);
+        }
+        disk.set_room(u64::MAX);
+        self.world.slow = Duration::ZERO;
+        self.look();
+    }
+
+    fn look(&mut self) {
+        let clients_done = self.clients.values().all(|client| client.done);
+        let expire = self.world.plan.knobs.scheduler.retry.expire;
+        let span = self.world.now().monotonic.since(self.world.plan.quiet_at());
+        if let Some(queue) = self.queue.as_mut().filter(|_| self.powered) {
+            if queue.is_empty(&self.world) && clients_done {
+                self.done = true;
+                return self.world.ledger.close(span > expire.mul_f64(0.9));
+            }
+            queue.release_all(&mut self.world);
+        }
+        // Expiry, the last wait before it, an hour for a clock that jumped, and the notices.
+        if span > expire.mul_f64(2.2) + Duration::from_secs(86_400) {
+            let left = match &self.queue {
+                Some(queue) => queue.leftovers(&self.world),
+                None => "the queue process is not there".into(),
+            };
+            let waiting = self.clients.values().filter(|client| !client.done).count();
+            let text = format!("after {span:?} of quiet: {waiting} clients, {left}");
+            return self.world.ledger.find(Check::Stuck, text);
+        }
+        let wait = if span > Duration::from_secs(20_000) { LOOK * 40 } else { LOOK };
+        self.world.after(wait, Event::Look);
+    }
+}
