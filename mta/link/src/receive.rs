@@ -12,7 +12,7 @@ use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
 use mail::{Durable, Envelope, Instant, MessageId, TransactionId};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 /// How long a transaction waits for a queue process that does not answer or is not there.
@@ -115,8 +115,10 @@ struct Transaction {
     untaken: u64,
     /// Handed over; waiting for the answer.
     handed_over: bool,
-    /// Something was staged in a life of the queue process that is over.
+    /// Something was staged in a life of the queue process that is over, or was refused.
     broken: bool,
+    /// Refused before its end: the client hears it there, and nothing more is handed over.
+    refused: Option<Refusal>,
     /// The whole of it, to be handed over again.
     whole: Option<Bytes>,
 }
@@ -216,8 +218,9 @@ impl ReceiverEnd {
     pub fn accept(&mut self, number: u64, envelope: Envelope, last: &[u8]) {
         let transaction = self.transactions.entry(number).or_default();
         if transaction.broken {
-            self.transactions.remove(&number);
-            self.events.push_back(ReceiverEvent::Refused { number, refusal: Refusal::Trouble });
+            let refusal = transaction.refused.unwrap_or(Refusal::Trouble);
+            self.unstage(number);
+            self.events.push_back(ReceiverEvent::Refused { number, refusal });
             return;
         }
         let checksum = crc32c::crc32c_append(transaction.checksum, last);
@@ -237,7 +240,8 @@ impl ReceiverEnd {
     /// The client gave up, or the session refused the message.
     pub fn unstage(&mut self, number: u64) {
         let Some(transaction) = self.transactions.remove(&number) else { return };
-        if self.connected && !transaction.broken {
+        // One that was refused is unstaged too: the queue process drops what comes of it until then.
+        if self.connected && (!transaction.broken || transaction.refused.is_some()) {
             self.output.push_back(frame::encode(&ToQueue::Unstage { number }, &[]));
         }
     }
@@ -265,10 +269,7 @@ impl ReceiverEnd {
                 self.committed(number, message, Some(checksum))?;
             }
             ToReceiver::Known { number, message } => self.committed(number, message, None)?,
-            ToReceiver::Refused { number, refusal } => {
-                self.transactions.remove(&number);
-                self.events.push_back(ReceiverEvent::Refused { number, refusal });
-            }
+            ToReceiver::Refused { number, refusal } => self.refused(number, refusal),
             ToReceiver::Unknown { number } => self.unknown(number),
             ToReceiver::Credit { bytes } => self.give(bytes),
             ToReceiver::Taken { number, bytes } => {
@@ -301,6 +302,23 @@ impl ReceiverEnd {
         let durable = Durable::proven(message, TransactionId { origin: self.origin, number });
         self.events.push_back(ReceiverEvent::Promised { number, durable });
         Ok(())
+    }
+
+    /// The client of a body that is not at its end is told when it is; sessions that wait for credit
+    /// go on, to read what will be thrown away.
+    fn refused(&mut self, number: u64, refusal: Refusal) {
+        match self.transactions.get_mut(&number) {
+            Some(transaction) if !transaction.handed_over => {
+                transaction.broken = true;
+                transaction.refused = Some(refusal);
+                self.waiting_for_credit = false;
+                self.events.push_back(ReceiverEvent::Credit);
+            }
+            _ => {
+                self.transactions.remove(&number);
+                self.events.push_back(ReceiverEvent::Refused { number, refusal });
+            }
+        }
     }
 
     fn unknown(&mut self, number: u64) {
@@ -382,6 +400,8 @@ pub enum QueueEvent {
 struct Staged {
     cost: u64,
     checksum: u32,
+    /// Its end has come too.
+    ended: bool,
 }
 
 /// The queue process's end; made anew for each stream.
@@ -394,6 +414,8 @@ pub struct QueueEnd {
     /// Bytes staged and not given back.
     outstanding_bytes: u64,
     staged: HashMap<u64, Staged>,
+    /// Refused before their end: what still comes of them is dropped, up to the end.
+    dropped: HashSet<u64>,
     output: VecDeque<Bytes>,
     events: VecDeque<QueueEvent>,
     /// Credit to be given back with the next answer.
@@ -409,6 +431,7 @@ impl QueueEnd {
             credit_bytes,
             outstanding_bytes: 0,
             staged: HashMap::new(),
+            dropped: HashSet::new(),
             output: VecDeque::new(),
             events: VecDeque::new(),
             freed: 0,
@@ -444,6 +467,13 @@ impl QueueEnd {
     fn take(&mut self, origin: u64, message: ToQueue, bytes: Bytes) -> Result<(), LinkError> {
         match message {
             ToQueue::Hello { .. } => return Err(LinkError::NotAccepted),
+            ToQueue::Stage { number } if self.dropped.contains(&number) => {
+                self.drop_bytes(bytes.len() as u64);
+            }
+            ToQueue::Accept { number, .. } if self.dropped.remove(&number) => {
+                self.drop_bytes(bytes.len() as u64 + TRANSACTION_COST_BYTES);
+            }
+            ToQueue::Unstage { number } if self.dropped.remove(&number) => {}
             ToQueue::Stage { number } => {
                 self.stage(number, &bytes, 0)?;
                 let transaction = TransactionId { origin, number };
@@ -454,6 +484,7 @@ impl QueueEnd {
                 if found != checksum {
                     return Err(LinkError::Garbage);
                 }
+                self.staged.entry(number).or_default().ended = true;
                 let transaction = TransactionId { origin, number };
                 self.events.push_back(QueueEvent::Accept { transaction, envelope, bytes });
             }
@@ -513,9 +544,20 @@ impl QueueEnd {
         self.output.push_back(frame::encode(&known, &[]));
     }
 
-    /// The message was not taken.
+    /// The message was not taken. What has come of it and was not polled yet is dropped, and what
+    /// still comes of it as well: a body that lacks a piece must never be accepted.
     pub fn refused(&mut self, transaction: TransactionId, refusal: Refusal) {
         let number = transaction.number;
+        let ended = self.staged.get(&number).is_none_or(|staged| staged.ended);
+        let unstaged = QueueEvent::Unstage { transaction };
+        if !ended && !self.events.contains(&unstaged) {
+            self.dropped.insert(number);
+        }
+        self.events.retain(|event| match event {
+            QueueEvent::Stage { transaction: of, .. }
+            | QueueEvent::Accept { transaction: of, .. } => *of != transaction,
+            QueueEvent::Unstage { .. } | QueueEvent::Question { .. } => true,
+        });
         self.free(number);
         self.output.push_back(frame::encode(&ToReceiver::Refused { number, refusal }, &[]));
     }
@@ -524,6 +566,11 @@ impl QueueEnd {
     pub fn unknown(&mut self, transaction: TransactionId) {
         let unknown = ToReceiver::Unknown { number: transaction.number };
         self.output.push_back(frame::encode(&unknown, &[]));
+    }
+
+    fn drop_bytes(&mut self, bytes: u64) {
+        self.freed += bytes;
+        self.credit();
     }
 
     fn free(&mut self, number: u64) {
@@ -669,6 +716,40 @@ mod tests {
         assert_eq!(receiver.poll(), None);
         receiver.handle_timeout(NOW + ANSWER_WAIT);
         assert_eq!(receiver.poll(), Some(ReceiverEvent::Abandoned { number: 1 }));
+    }
+
+    /// Everything was on its way when the refusal was said, or only the first piece was.
+    #[test]
+    fn s118_nothing_of_a_body_that_was_refused_in_its_middle_is_accepted_and_the_client_hears_it() {
+        for on_its_way in [true, false] {
+            let mut receiver = ReceiverEnd::new(1, 9);
+            let mut queue = meet(&mut receiver);
+            receiver.poll();
+            receiver.stage(1, b"first");
+            if on_its_way {
+                receiver.stage(1, b"second");
+                receiver.accept(1, envelope(), b"rest");
+            }
+            queue.handle(&mut carry(receiver.output())).unwrap();
+            assert!(matches!(queue.poll(), Some(QueueEvent::Stage { .. })));
+            queue.refused(TransactionId { origin: 9, number: 1 }, Refusal::Full);
+            queue.credit();
+            if !on_its_way {
+                receiver.stage(1, b"second");
+                queue.handle(&mut carry(receiver.output())).unwrap();
+                receiver.handle(&mut carry(queue.output())).unwrap();
+                assert_eq!(receiver.poll(), Some(ReceiverEvent::Credit), "sessions go on");
+                receiver.stage(1, b"third");
+                receiver.accept(1, envelope(), b"rest");
+                queue.handle(&mut carry(receiver.output())).unwrap();
+            }
+            assert_eq!(queue.poll(), None, "nothing is left to be accepted");
+            receiver.handle(&mut carry(queue.output())).unwrap();
+            let refused = ReceiverEvent::Refused { number: 1, refusal: Refusal::Full };
+            assert_eq!(receiver.poll(), Some(refused));
+            assert_eq!((receiver.credit, queue.outstanding_bytes), (10_000, 0));
+            assert!(queue.dropped.is_empty() && receiver.outstanding() == 0);
+        }
     }
 
     #[test]

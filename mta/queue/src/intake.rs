@@ -112,6 +112,8 @@ impl Queue {
             }
             Err(refusal) => {
                 self.spool.unstage(transaction);
+                self.receivers.staged.remove(&transaction);
+                self.counters.refused += 1;
                 self.receivers.refuse(instance, transaction, refusal_word(refusal));
             }
         }
