@@ -76,9 +76,14 @@ impl Disk {
         }
     }
 
+    /// A file that has its name still: another thread's `Disk` may have removed it, and made it anew.
     fn file(&self, call: &'static str, name: &str) -> Result<Arc<OwnedFd>, DiskError> {
-        if let Some(fd) = held(&self.open).get(name) {
-            return Ok(fd.clone());
+        let cached = held(&self.open).get(name).cloned();
+        if let Some(fd) = cached {
+            let stat = fs::fstat(&*fd).map_err(|os| error(call, name, os))?;
+            if stat.st_nlink > 0 {
+                return Ok(fd);
+            }
         }
         let access = if self.read_only { OFlags::RDONLY } else { OFlags::RDWR };
         self.open_as(call, name, access)
@@ -174,7 +179,9 @@ impl crate::Disk for Disk {
     }
 
     fn sync(&self, name: &str) -> Result<(), DiskError> {
-        let fd = self.file("sync", name)?;
+        // What was written with, whatever has the name now: a new file has none of it.
+        let cached = held(&self.open).get(name).cloned();
+        let fd = cached.map_or_else(|| self.file("sync", name), Ok)?;
         self.reach(Point::BeforeSync);
         retried(|| fs::fdatasync(&*fd)).map_err(|os| error("sync", name, os))?;
         self.reach(Point::AfterSync);
@@ -346,6 +353,26 @@ mod tests {
         assert_eq!(second.lock("lock").unwrap_err().errno, Errno::LOCKED);
         drop(disk);
         second.lock("lock").unwrap();
+    }
+
+    #[test]
+    fn a_file_that_another_thread_removed_and_made_anew_is_the_new_one() {
+        let (_directory, disk) = disk();
+        disk.create("a").unwrap();
+        disk.write_at("a", 0, b"old").unwrap();
+        let other = disk.another();
+        other.remove("a").unwrap();
+        assert_eq!(disk.write_at("a", 0, b"x").unwrap_err().errno, Errno::MISSING);
+        other.create("a").unwrap();
+        disk.write_at("a", 0, b"new").unwrap();
+        disk.sync("a").unwrap();
+        let mut bytes = [0u8; 3];
+        other.read_at("a", 0, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"new");
+        // Between a write and its sync nothing may take the file's place.
+        other.remove("a").unwrap();
+        other.create("a").unwrap();
+        assert_eq!(disk.sync("a").unwrap_err().errno, Errno::MISSING);
     }
 
     #[test]
