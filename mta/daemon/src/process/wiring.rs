@@ -37,7 +37,7 @@ pub fn queue(handed: &Handed) -> queue::Settings {
     queue::Settings {
         hostname: settings.hostname.to_string(),
         postmaster: Address::parse(&postmaster, true).expect("a host name makes a domain"),
-        routes: settings.routes(),
+        routes: settings.routes(&handed.surroundings),
         scheduler: settings.scheduler(),
         bounce_bytes_max: BOUNCE_BYTES_MAX,
         shelf_bytes_max: SHELF_BYTES_MAX,
@@ -58,7 +58,7 @@ pub fn send(
     let in_flight = settings.queue.attempts_in_flight_max;
     let ourselves = delivery::Ourselves {
         names: vec![settings.hostname.as_str().into()],
-        addresses: settings.own_addresses(),
+        addresses: settings.own_addresses(&handed.surroundings),
     };
     super::send::Setup {
         build,

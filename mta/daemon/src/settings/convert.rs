@@ -48,29 +48,34 @@ impl Settings {
             relay_from: self.relay.from.clone(),
             accounts,
             dotlocks: matches!(self.local.deliver, Deliver::Mbox(_)),
-            routes: self.routes(),
+            routes: self.routes(surroundings),
         }
     }
 
-    /// The addresses that we listen at, as far as they name one.
-    pub fn own_addresses(&self) -> Vec<IpAddr> {
-        let address = |listen: &Listen| match &listen.address {
-            ListenAddress::Tcp(address) if !address.ip().is_unspecified() => Some(address.ip()),
-            _ => None,
+    /// The addresses that we listen at; where that is any, those of the machine.
+    pub fn own_addresses(&self, surroundings: &Surroundings) -> Vec<IpAddr> {
+        let addresses = |listen: &Listen| match &listen.address {
+            ListenAddress::Tcp(address) if address.ip().is_unspecified() => {
+                let v6_too = address.is_ipv6();
+                let heard = |own: &IpAddr| own.is_ipv4() || v6_too;
+                surroundings.addresses.iter().copied().filter(heard).collect()
+            }
+            ListenAddress::Tcp(address) => vec![address.ip()],
+            _ => Vec::new(),
         };
-        self.listen.iter().filter_map(address).collect()
+        self.listen.iter().flat_map(addresses).collect()
     }
 
     /// Where mail for each domain goes. Mail to the literal of an address that is not ours goes
     /// nowhere: it could be an address in our own network.
-    pub fn routes(&self) -> Routes {
+    pub fn routes(&self, surroundings: &Surroundings) -> Routes {
         let own_hop = match &self.local.deliver {
             Deliver::Lmtp(hop) => hop.clone(),
             Deliver::Maildir(_) | Deliver::Mbox(_) | Deliver::Pipe(_) => NextHop::Local,
         };
         let own = self.local.domains.iter().cloned().collect();
         Routes::new(own, own_hop, self.hostname.clone(), self.routes.clone(), false)
-            .with_addresses(self.own_addresses())
+            .with_addresses(self.own_addresses(surroundings))
     }
 
     /// What the spool goes by.
@@ -176,7 +181,7 @@ mod tests {
         let (name, slow) = &scheduler.limits[0];
         assert_eq!((name.as_str(), slow.connections), ("slow.test", 2));
         assert_eq!((slow.start_connections, slow.rate_per_second), (2, Some(0.5)));
-        let routes = settings.routes();
+        let routes = settings.routes(&Surroundings::default());
         let hop = |name: &str| routes.next_hop(&Domain::parse(name).unwrap()).to_string();
         assert_eq!(hop("here.test"), NextHop::Local.to_string());
         assert_eq!(hop("a.sink.test"), "smtp:127.0.0.1:2600");

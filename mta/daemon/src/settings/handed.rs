@@ -5,6 +5,7 @@ use super::Settings;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -32,6 +33,8 @@ pub struct Surroundings {
     pub hosts: String,
     /// Bytes of `/etc/localtime`; empty where there is none, which means UTC.
     pub localtime: Vec<u8>,
+    /// The addresses of this machine's interfaces, without those of one link only.
+    pub addresses: Vec<IpAddr>,
     /// The system's accounts, where `local.users` is `system`, ordered by name.
     pub accounts: Vec<Account>,
 }
@@ -123,6 +126,7 @@ impl Surroundings {
             resolv_conf: text("etc/resolv.conf"),
             hosts: text("etc/hosts"),
             localtime: read_bounded(&root.join("etc/localtime")).unwrap_or_default(),
+            addresses: addresses_of(&text("proc/net/fib_trie"), &text("proc/net/if_inet6")),
             accounts: if accounts { accounts_of(&text("etc/passwd")) } else { Vec::new() },
         }
     }
@@ -139,6 +143,26 @@ fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The addresses in the kernel's two tables: of IPv4 the routes to a single local address, of
+/// IPv6 a line for each, which begins with its 32 digits.
+fn addresses_of(fib_trie: &str, if_inet6: &str) -> Vec<IpAddr> {
+    let (mut found, mut leaf) = (Vec::new(), None);
+    for line in fib_trie.lines().map(str::trim) {
+        if let Some(address) = line.strip_prefix("|-- ") {
+            leaf = address.parse().ok().map(IpAddr::V4);
+        } else if line == "/32 host LOCAL" {
+            found.extend(leaf);
+        }
+    }
+    let digits = if_inet6.lines().filter_map(|line| line.split(' ').next());
+    let bits = digits.filter_map(|digits| u128::from_str_radix(digits, 16).ok());
+    let v6 = bits.map(Ipv6Addr::from_bits).filter(|address| !address.is_unicast_link_local());
+    found.extend(v6.map(IpAddr::V6));
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 /// The accounts of a file in the form of passwd(5). Lines of another form are left out, and so are

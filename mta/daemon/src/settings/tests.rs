@@ -359,7 +359,24 @@ fn n116_what_is_missing_around_us_is_empty() {
     let passwd = "root:x:0:0:root:/root:/bin/sh\n# no\n+nis\nann:x:1000:1001::/home/ann:\n\
         ann:x:1:1::/other:\nbad:x:one:1::/home/bad:\nrel:x:5:5::home:\n";
     std::fs::write(root.path().join("etc/passwd"), passwd).unwrap();
+    std::fs::create_dir_all(root.path().join("proc/net")).unwrap();
+    let tables = [
+        (
+            "fib_trie",
+            "Local:\n  +-- 127.0.0.0/8 2 0 2\n     |-- 127.0.0.0\n        /8 host LOCAL\n     |-- 127.0.0.1\n        \
+          /32 host LOCAL\n  |-- 192.0.2.2\n     /32 host LOCAL\n  |-- 192.0.2.255\n     /32 link BROADCAST\n",
+        ),
+        (
+            "if_inet6",
+            "20010db8000000000000000000000002 02 40 00 80     eth0\nfe80000000000000000000fffe000001 02 40 20 80     eth0\n",
+        ),
+    ];
+    for (name, text) in tables {
+        std::fs::write(root.path().join("proc/net").join(name), text).unwrap();
+    }
     let found = Surroundings::collect(root.path(), true);
+    let own: Vec<String> = found.addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(own, ["127.0.0.1", "192.0.2.2", "2001:db8::2"]);
     let names: Vec<(&str, u32)> =
         found.accounts.iter().map(|account| (account.name.as_str(), account.uid)).collect();
     assert_eq!(names, [("ann", 1000), ("root", 0)]);

@@ -68,19 +68,24 @@ struct Script {
 impl Hop {
     /// SMTP on a port of its own.
     pub fn start(hello: &str, rules: &[(&'static str, &str)]) -> Hop {
-        Hop::listen(false, hello, rules)
+        Hop::listen("127.0.0.1:0", Script::new(false, hello, rules))
     }
 
     /// LMTP on a port of its own.
     pub fn lmtp(hello: &str, rules: &[(&'static str, &str)]) -> Hop {
-        Hop::listen(true, hello, rules)
+        Hop::listen("127.0.0.1:0", Script::new(true, hello, rules))
     }
 
-    fn listen(lmtp: bool, hello: &str, rules: &[(&'static str, &str)]) -> Hop {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    /// SMTP at this place, and all is well.
+    pub fn at(place: &str, hello: &str) -> Hop {
+        Hop::listen(place, Script::new(false, hello, &[]))
+    }
+
+    fn listen(place: &str, script: Script) -> Hop {
+        let listener = std::net::TcpListener::bind(place).unwrap();
         let port = listener.local_addr().unwrap().port();
         let hop = Hop { port, seen: Arc::default() };
-        hop.serve(Script::new(lmtp, hello, rules), move || {
+        hop.serve(script, move || {
             let (stream, _) = listener.accept().unwrap();
             stream.set_nodelay(true).unwrap();
             stream.into()

@@ -92,7 +92,7 @@ fn of_concern(handed: &Handed) -> OfConcern {
     let sockets = settings.routes.iter().map(|route| &route.to).filter(is_socket);
     (
         settings.hostname.clone(),
-        settings.own_addresses(),
+        settings.own_addresses(surroundings),
         settings.dns.clone(),
         surroundings.clone(),
         settings.queue.attempts_in_flight_max,

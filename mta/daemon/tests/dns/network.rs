@@ -1,0 +1,33 @@
+//! A network of a test's own: loopback alone, with two nets of documentation addresses on it.
+//!
+//! Must never change the network of the machine.
+
+use std::process::Command;
+
+/// Of each of these any address can be listened at, without being an interface's.
+pub const NET: &str = "198.51.100.0/24";
+/// Addresses of the interface.
+pub const OWN: [&str; 3] = ["203.0.113.5/32", "2001:db8::2/128", "2001:db8::99/128"];
+
+/// Moves this thread, and all that it starts from now on, into a network of its own. False where
+/// that is not allowed; then it has been said that nothing is shown.
+pub fn own() -> bool {
+    // SAFETY: it changes nothing but which network this thread's new sockets belong to.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        eprintln!("a network of its own needs root: nothing was shown");
+        return false;
+    }
+    ip("link set lo up");
+    ip(&format!("route add local {NET} dev lo"));
+    for address in OWN {
+        ip(&format!("address add {address} dev lo"));
+    }
+    // A way to the rest of IPv6, so that such addresses are used; it leads nowhere.
+    ip("-6 route add default dev lo");
+    true
+}
+
+fn ip(words: &str) {
+    let status = Command::new("ip").args(words.split(' ')).status().expect("ip of iproute2");
+    assert!(status.success(), "ip {words}: {status}");
+}
