@@ -78,8 +78,7 @@ impl Disk {
 
     /// A file that has its name still: another thread's `Disk` may have removed it, and made it anew.
     fn file(&self, call: &'static str, name: &str) -> Result<Arc<OwnedFd>, DiskError> {
-        let cached = held(&self.open).get(name).cloned();
-        if let Some(fd) = cached {
+        if let Some(fd) = self.cached(name) {
             let stat = fs::fstat(&*fd).map_err(|os| error(call, name, os))?;
             if stat.st_nlink > 0 {
                 return Ok(fd);
@@ -87,6 +86,10 @@ impl Disk {
         }
         let access = if self.read_only { OFlags::RDONLY } else { OFlags::RDWR };
         self.open_as(call, name, access)
+    }
+
+    fn cached(&self, name: &str) -> Option<Arc<OwnedFd>> {
+        held(&self.open).get(name).cloned()
     }
 
     fn open_as(
@@ -156,7 +159,11 @@ impl crate::Disk for Disk {
     }
 
     fn read_at(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
-        let fd = self.file("read", name)?;
+        // What has lost its name and has no successor can still be read: a spool deleted under us.
+        let fd = match (self.file("read", name), self.cached(name)) {
+            (Err(error), Some(fd)) if error.errno == Errno::MISSING => fd,
+            (result, _) => result?,
+        };
         let mut done = 0;
         while done < into.len() {
             match rustix::io::pread(&*fd, &mut into[done..], offset + done as u64) {
@@ -180,8 +187,7 @@ impl crate::Disk for Disk {
 
     fn sync(&self, name: &str) -> Result<(), DiskError> {
         // What was written with, whatever has the name now: a new file has none of it.
-        let cached = held(&self.open).get(name).cloned();
-        let fd = cached.map_or_else(|| self.file("sync", name), Ok)?;
+        let fd = self.cached(name).map_or_else(|| self.file("sync", name), Ok)?;
         self.reach(Point::BeforeSync);
         retried(|| fs::fdatasync(&*fd)).map_err(|os| error("sync", name, os))?;
         self.reach(Point::AfterSync);
@@ -363,6 +369,7 @@ mod tests {
         let other = disk.another();
         other.remove("a").unwrap();
         assert_eq!(disk.write_at("a", 0, b"x").unwrap_err().errno, Errno::MISSING);
+        disk.read_at("a", 0, &mut [0u8; 3]).unwrap();
         other.create("a").unwrap();
         disk.write_at("a", 0, b"new").unwrap();
         disk.sync("a").unwrap();

@@ -3,6 +3,7 @@
 //! Must never parse anything: neither mail nor the settings file nor what a child relays of it.
 
 mod children;
+mod place;
 mod ports;
 mod prepare;
 mod signals;
@@ -187,6 +188,7 @@ impl Master {
                     life.ready = Some(Instant::now());
                 }
                 if self.children.slots[at].role == Role::Queue {
+                    self.prepared.note_spool();
                     self.open_ports();
                 }
                 if !self.announced && self.children.all_ready() {

@@ -3,7 +3,7 @@
 //! Must never parse the settings file: config does, in its jail.
 
 use super::children::Supplies;
-use super::{clone_fd, ports};
+use super::{clone_fd, place, ports};
 use crate::jail;
 use crate::log::Style;
 use crate::process::config;
@@ -116,7 +116,7 @@ impl Prepared {
     fn with_listeners(&self, listeners: Vec<OwnedFd>, admin: Option<&OwnedFd>) -> Result<Supplies> {
         let state = &self.settings.state;
         let state_directory = directory(state, None, 0o755)?;
-        let spool = directory(&state.join("spool"), self.user(jail::Role::Queue), 0o700)?;
+        let spool = place::open(state, self.user(jail::Role::Queue))?;
         directory(&state.join("mail"), self.user(jail::Role::Local), 0o711)?;
         let empty = directory(&state.join("empty"), None, 0o555)?;
         let admin = match admin {
@@ -132,6 +132,11 @@ impl Prepared {
         let settings = seal(&handed)?;
         let state = state_directory;
         Ok(Supplies { settings, listeners, admin: Some(admin), spool, state, empty })
+    }
+
+    /// A queue has been opened in the spool.
+    pub fn note_spool(&self) {
+        place::note(&self.settings.state);
     }
 
     fn control_path(&self) -> PathBuf {

@@ -95,7 +95,8 @@ async fn serve(
     let queue = match open_patiently(&handed, &disk, spool_settings, &log).await {
         Ok(queue) => queue,
         Err(error) => {
-            let text = error.to_string();
+            let path = handed.settings.state.join("spool");
+            let text = format!("the spool {}: {error}", path.display());
             log.error(&text);
             log.flush(FINISH_PATIENCE);
             orders.say(&ToMaster::Fatal { text: text.into() })?;

@@ -1,0 +1,85 @@
+//! The spool's directory: that it is ours, and that no file system is missing under it (S135, S145).
+//!
+//! Must never make a spool where there was one, nor take one that others may write to.
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// In the state directory, once a queue has been opened in its spool.
+const NOTE: &str = "spool-was-made";
+const NOTE_TEXT: &str = "A spool was made in the directory `spool` beside this file. While this file is here, a start\n\
+     without that spool is refused, because its file system may not be mounted. Remove this\n\
+     file to begin with an empty queue.\n";
+/// In each spool: which version it has.
+const MARKER: &str = "format";
+
+/// Opens the spool's directory below `state`; makes it where there never was one.
+pub fn open(state: &Path, owner: Option<(u32, u32)>) -> Result<OwnedFd> {
+    let path = state.join("spool");
+    let shown = path.display();
+    let noted = state.join(NOTE).exists();
+    let missing = |what: &str| {
+        let note = state.join(NOTE);
+        anyhow!(
+            "the spool {shown} is {what}, though there was one: is its file system not mounted? \
+             To begin with an empty queue, remove {}",
+            note.display()
+        )
+    };
+    let made = match std::fs::symlink_metadata(&path) {
+        Ok(_) => false,
+        Err(_) if noted => return Err(missing("missing")),
+        Err(_) => {
+            std::fs::create_dir(&path).with_context(|| format!("cannot make {shown}"))?;
+            true
+        }
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let spool = rustix::fs::open(&path, flags, Mode::empty())
+        .with_context(|| format!("cannot use the spool {shown}: it must be a directory of ours"))?;
+    if made {
+        rustix::fs::fchmod(&spool, Mode::from_raw_mode(0o700))?;
+        if let Some((uid, gid)) = owner {
+            rustix::fs::fchown(&spool, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+        }
+    }
+    check_owner(&spool, &path, owner)?;
+    let marked = rustix::fs::statat(&spool, MARKER, AtFlags::SYMLINK_NOFOLLOW);
+    if noted && marked.is_err_and(|error| error == Errno::NOENT) {
+        return Err(missing("empty"));
+    }
+    Ok(spool)
+}
+
+fn check_owner(spool: &OwnedFd, path: &Path, owner: Option<(u32, u32)>) -> Result<()> {
+    let stat = rustix::fs::fstat(spool)?;
+    let ours = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(uid, _)| uid);
+    let shown = path.display();
+    if stat.st_uid != ours {
+        bail!(
+            "the spool {shown} belongs to user {}, but the queue runs as user {ours}: if it is the \
+             right one, chown -R {ours} {shown}",
+            stat.st_uid
+        );
+    }
+    if stat.st_mode & 0o700 != 0o700 || stat.st_mode & 0o022 != 0 {
+        bail!(
+            "the spool {shown} has mode {:03o}: its owner must have all rights there, and nobody \
+             else may write: chmod 700 {shown}",
+            stat.st_mode & 0o777
+        );
+    }
+    Ok(())
+}
+
+/// A queue has been opened there. Failing to note it costs only the warning at a later start.
+pub fn note(state: &Path) {
+    let _ = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(state.join(NOTE))
+        .and_then(|mut file| std::io::Write::write_all(&mut file, NOTE_TEXT.as_bytes()));
+}
