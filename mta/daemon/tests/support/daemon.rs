@@ -28,6 +28,10 @@ pub struct Setup {
     pub environment: Vec<(String, String)>,
     /// `deliver` of `[local]`; the template's Maildir where empty.
     pub deliver: String,
+    /// Lines of `[spool]` in place of the usual ones.
+    pub spool: String,
+    /// The state directory, where it is not to lie beside the settings.
+    pub state: Option<PathBuf>,
 }
 
 /// A running daemon. `local.test` is delivered to Maildirs, `sink.test` to the sink,
@@ -111,6 +115,11 @@ impl Daemon {
         }
     }
 
+    /// The state directory.
+    pub fn state(&self) -> PathBuf {
+        state(&self.setup, &self.directory)
+    }
+
     /// The log so far.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(self.directory.join("log")).unwrap_or_default();
@@ -164,7 +173,7 @@ impl Daemon {
 
     /// The messages in a user's Maildir.
     pub fn mailbox(&self, user: &str) -> Vec<String> {
-        let new = self.directory.join("state/mail").join(user).join("new");
+        let new = self.state().join("mail").join(user).join("new");
         let files = std::fs::read_dir(new).into_iter().flatten().flatten();
         files
             .filter_map(|file| std::fs::read(file.path()).ok())
@@ -346,8 +355,16 @@ fn spawn(setup: &Setup, directory: &Path) -> Child {
     child
 }
 
+fn state(setup: &Setup, directory: &Path) -> PathBuf {
+    setup.state.clone().unwrap_or_else(|| directory.join("state"))
+}
+
+const SPOOL: &str = "segment_bytes = \"8MiB\"\nbatch_bytes_max = \"1MiB\"\n\
+                     reserve_bytes = \"8MiB\"\nsnapshot_bytes = \"16MiB\"";
+
 fn settings(setup: &Setup, directory: &Path, port: u16) -> String {
-    let state = directory.join("state");
+    let state = state(setup, directory);
+    let spool = if setup.spool.is_empty() { SPOOL } else { &setup.spool };
     let deliver = match setup.deliver.as_str() {
         "" => "maildir:{state}/mail/{user}/",
         deliver => deliver,
@@ -364,8 +381,7 @@ fn settings(setup: &Setup, directory: &Path, port: u16) -> String {
         "hostname = \"mx.local.test\"\nstate = {state:?}\n{top}\n\
          [[listen]]\naddress = \"127.0.0.1:{port}\"\n\
          [relay]\nfrom = [\"127.0.0.1/32\"]\n\
-         [spool]\nsegment_bytes = \"8MiB\"\nbatch_bytes_max = \"1MiB\"\n\
-         reserve_bytes = \"8MiB\"\nsnapshot_bytes = \"16MiB\"\n\
+         [spool]\n{spool}\n\
          [local]\ndomains = [\"local.test\"]\ndeliver = {deliver:?}\n\
          {routes}\n{sink}\
          [[route]]\ndomain = \"hold.test\"\nto = \"hold\"\n\

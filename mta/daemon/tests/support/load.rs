@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// A reply that takes longer is as good as none.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(30);
+/// Length of a body where the test does not say.
+const BODY_BYTES: usize = 2_000;
 /// Between a failure and the next try.
 const REST: Duration = Duration::from_millis(20);
 
@@ -31,6 +33,7 @@ pub struct Load {
     stop: Arc<AtomicBool>,
     promised: Arc<Mutex<Vec<Promised>>>,
     failed: Arc<AtomicU64>,
+    failures: Arc<Mutex<BTreeSet<String>>>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
@@ -42,15 +45,31 @@ impl Load {
 
     /// The same, with a rest before each message.
     pub fn start_paced(threads: usize, port: u16, recipient: &str, rest: Duration) -> Load {
-        let (stop, promised, failed): (Arc<AtomicBool>, Arc<Mutex<_>>, Arc<AtomicU64>) =
-            Default::default();
+        Load::start_sized(threads, port, recipient, rest, BODY_BYTES)
+    }
+
+    /// The same, with bodies of this length.
+    pub fn start_sized(
+        threads: usize,
+        port: u16,
+        recipient: &str,
+        rest: Duration,
+        bytes: usize,
+    ) -> Load {
+        let stop: Arc<AtomicBool> = Arc::default();
+        let (promised, failed): (Arc<Mutex<_>>, Arc<AtomicU64>) = Default::default();
+        let failures: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let threads = (0..threads)
             .map(|_| {
                 let (stop, promised, failed) = (stop.clone(), promised.clone(), failed.clone());
-                let recipient = recipient.to_string();
+                let (recipient, failures) = (recipient.to_string(), failures.clone());
+                let text = "x".repeat(bytes);
                 std::thread::spawn(move || {
                     while !stop.load(Relaxed) {
-                        if connection(port, &recipient, rest, &stop, &promised).is_err() {
+                        if let Err(error) =
+                            connection(port, &recipient, rest, &text, &stop, &promised)
+                        {
+                            failures.lock().unwrap().insert(error.to_string());
                             failed.fetch_add(1, Relaxed);
                             std::thread::sleep(REST);
                         }
@@ -58,7 +77,12 @@ impl Load {
                 })
             })
             .collect();
-        Load { stop, promised, failed, threads }
+        Load { stop, promised, failed, failures, threads }
+    }
+
+    /// The replies, and the errors of the connection, that ended one otherwise than by QUIT.
+    pub fn failures(&self) -> BTreeSet<String> {
+        self.failures.lock().unwrap().clone()
     }
 
     /// Messages that got 250 so far.
@@ -100,6 +124,7 @@ fn connection(
     port: u16,
     recipient: &str,
     rest: Duration,
+    text: &str,
     stop: &AtomicBool,
     promised: &Mutex<Vec<Promised>>,
 ) -> std::io::Result<()> {
@@ -123,7 +148,7 @@ fn connection(
         for code in [250, 250, 354] {
             expect(&mut input, code)?;
         }
-        write!(output, "Subject: {token};\r\n\r\n{}\r\n.\r\n", "x".repeat(2_000))?;
+        write!(output, "Subject: {token};\r\n\r\n{text}\r\n.\r\n")?;
         expect(&mut input, 250)?;
         let (token, at) = (format!("{token};"), Instant::now());
         promised.lock().unwrap().push(Promised { token, began, at });
@@ -139,7 +164,7 @@ fn expect(input: &mut impl BufRead, code: u16) -> std::io::Result<()> {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         if !line.ends_with("\r\n") || !line.starts_with(&code.to_string()) {
-            return Err(Error::other(line));
+            return Err(Error::other(line.trim_end().to_owned()));
         }
         if line.as_bytes().get(3) != Some(&b'-') {
             return Ok(());

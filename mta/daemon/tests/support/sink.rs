@@ -4,7 +4,8 @@
 
 use super::until;
 use std::io::{BufReader, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -73,7 +74,10 @@ pub struct Sink {
 
 impl Sink {
     pub fn start(script: Script) -> Sink {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Sink::over(TcpListener::bind("127.0.0.1:0").unwrap(), script)
+    }
+
+    fn over(listener: TcpListener, script: Script) -> Sink {
         let sink = Sink { port: listener.local_addr().unwrap().port(), mails: Arc::default() };
         let mails = sink.mails.clone();
         std::thread::spawn(move || {
@@ -106,6 +110,28 @@ impl Sink {
     /// Waits for the message that has this word.
     pub fn wait(&self, token: &str) -> Mail {
         until(&format!("{token} at the sink"), || self.with(token).pop())
+    }
+}
+
+/// A port that refuses connections until a sink opens it.
+pub struct Closed {
+    pub port: u16,
+    socket: OwnedFd,
+}
+
+impl Closed {
+    pub fn bind() -> Closed {
+        use rustix::net::{AddressFamily, SocketType, bind, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let bound = TcpListener::from(socket);
+        let port = bound.local_addr().unwrap().port();
+        Closed { port, socket: bound.into() }
+    }
+
+    pub fn open(self, script: Script) -> Sink {
+        rustix::net::listen(&self.socket, 128).unwrap();
+        Sink::over(TcpListener::from(self.socket), script)
     }
 }
 

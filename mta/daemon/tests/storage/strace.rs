@@ -1,0 +1,96 @@
+//! System calls of a running process that are made to fail, by `strace`.
+//!
+//! Must never be taken to have done so unless its trace says it.
+
+use crate::support::{token, until};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// An attached strace.
+pub struct Strace {
+    child: Child,
+    directory: PathBuf,
+}
+
+/// Threads of the queue process by name: one commit in flight makes one thread for commits.
+pub fn thread(pid: u32, name: &str) -> u32 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let mut found = tasks.filter(|task| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+    });
+    let task = found.next().unwrap_or_else(|| panic!("process {pid} has no thread {name}"));
+    task.file_name().to_str().unwrap().parse().unwrap()
+}
+
+impl Strace {
+    /// Injects into all threads of a process; counts (`when`) are for each thread apart.
+    pub fn process(pid: u32, injections: &[&str]) -> Strace {
+        Strace::attach(&["-f", "-p", &pid.to_string()], injections)
+    }
+
+    /// Injects into one thread.
+    pub fn thread(pid: u32, name: &str, injections: &[&str]) -> Strace {
+        Strace::attach(&["-p", &thread(pid, name).to_string()], injections)
+    }
+
+    /// Each injection is `CALL:error=…:when=…`. In place of a call that is to fail one is made that
+    /// does nothing and that the jail allows: a number of none would be a reason to die.
+    fn attach(whom: &[&str], injections: &[&str]) -> Strace {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(token("strace"));
+        std::fs::create_dir_all(&directory).unwrap();
+        let calls: Vec<&str> = injections.iter().filter_map(|one| one.split(':').next()).collect();
+        let mut command = Command::new("strace");
+        command.args(whom).arg("-y").arg("-e").arg(format!("trace={}", calls.join(",")));
+        for one in injections {
+            let harmless = if one.contains("delay") { "" } else { ":syscall=gettid" };
+            command.arg("-e").arg(format!("inject={one}{harmless}"));
+        }
+        let said = std::fs::File::create(directory.join("said")).unwrap();
+        command.arg("-o").arg(directory.join("trace")).stdin(Stdio::null()).stderr(said);
+        let child = command.spawn().unwrap_or_else(|error| panic!("strace: {error}"));
+        let mut strace = Strace { child, directory };
+        until("strace to be attached", || {
+            let said = strace.said();
+            let ended = strace.child.try_wait().unwrap();
+            assert!(ended.is_none(), "strace ended: {said}");
+            said.contains(" attached").then_some(())
+        });
+        strace
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.directory.join("said")).unwrap_or_default()
+    }
+
+    /// The calls so far, a line each.
+    pub fn trace(&self) -> String {
+        let bytes = std::fs::read(self.directory.join("trace")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The calls that were tampered with so far.
+    pub fn injected(&self) -> usize {
+        let trace = self.trace();
+        trace.matches("(INJECTED)").count() + trace.matches("(DELAYED)").count()
+    }
+
+    /// Lets go of the process; the calls that were traced.
+    pub fn detach(mut self) -> String {
+        self.end();
+        self.trace()
+    }
+
+    fn end(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            crate::support::daemon::signal_to(self.child.id(), libc::SIGINT);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Drop for Strace {
+    fn drop(&mut self) {
+        self.end();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

@@ -1,0 +1,173 @@
+//! File systems of a test's own: an image under a loop device, or memory.
+//!
+//! Must never be seen by another test: each thread that mounts has a mount namespace of its own,
+//! which goes with the thread and its daemon, also when the test program is killed.
+
+use crate::support::token;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A mounted file system.
+pub struct Volume {
+    /// Where it is mounted.
+    pub path: PathBuf,
+    directory: PathBuf,
+    kind: &'static str,
+    options: String,
+}
+
+/// Runs a program that must succeed; what it printed.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let mut command = Command::new(program);
+    let output = command.args(arguments).env("PATH", path).stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    said
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+impl Volume {
+    /// An image of so many megabytes, made with these options of mkfs.
+    pub fn image(kind: &'static str, megabytes: u64, mkfs: &[&str], options: &str) -> Volume {
+        let volume = Volume::place(kind, options);
+        let image = volume.image_path();
+        let file = std::fs::File::create(&image).unwrap();
+        file.set_len(megabytes << 20).unwrap();
+        run(&format!("mkfs.{kind}"), &[&["-q"], mkfs, &[text(&image)]].concat());
+        volume.mount();
+        volume
+    }
+
+    /// So many megabytes of memory.
+    pub fn tmpfs(options: &str) -> Volume {
+        let volume = Volume::place("tmpfs", options);
+        run("mount", &["-t", "tmpfs", "-o", options, "tmpfs", text(&volume.path)]);
+        volume
+    }
+
+    /// A layer above `lower`, with what changes kept in `upper`.
+    pub fn overlay(lower: &Path, upper: &Path) -> Volume {
+        let work = upper.with_extension("work");
+        [lower, upper, &work].iter().for_each(|path| std::fs::create_dir_all(path).unwrap());
+        let options =
+            format!("lowerdir={},upperdir={},workdir={}", text(lower), text(upper), text(&work));
+        let volume = Volume::place("overlay", &options);
+        run("mount", &["-t", "overlay", "-o", &options, "overlay", text(&volume.path)]);
+        volume
+    }
+
+    fn place(kind: &'static str, options: &str) -> Volume {
+        own_mounts();
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(token("volume"));
+        let path = directory.join("mounted");
+        std::fs::create_dir_all(&path).unwrap();
+        Volume { path, directory, kind, options: options.into() }
+    }
+
+    fn image_path(&self) -> PathBuf {
+        self.directory.join("image")
+    }
+
+    /// Mounts the image; the loop device goes when it is unmounted.
+    pub fn mount(&self) {
+        let options = match self.options.as_str() {
+            "" => "loop".to_string(),
+            more => format!("loop,{more}"),
+        };
+        let (image, path) = (self.image_path(), text(&self.path));
+        run("mount", &["-t", self.kind, "-o", &options, text(&image), path]);
+    }
+
+    pub fn unmount(&self) {
+        run("umount", &[text(&self.path)]);
+    }
+
+    /// The loop device's name, as in /sys.
+    pub fn device(&self) -> String {
+        let mounts = std::fs::read_to_string("/proc/thread-self/mounts").unwrap();
+        let line = mounts.lines().find(|line| line.contains(text(&self.path))).unwrap();
+        let device = line.split(' ').next().unwrap();
+        device.strip_prefix("/dev/").expect("a loop device").to_string()
+    }
+
+    /// Mends what an error left, as an operator would before mounting again.
+    pub fn repair(&self) {
+        let image = self.image_path();
+        let status = Command::new("/sbin/e2fsck").args(["-fy", text(&image)]).output().unwrap();
+        // 1: errors were corrected.
+        assert!(status.status.code().is_some_and(|code| code < 4), "{status:?}");
+    }
+
+    /// What a loss of power leaves of ext4 and xfs: nothing more reaches the disk, not even the
+    /// file system's log.
+    pub fn cut(&self) {
+        use std::os::fd::AsRawFd;
+        // _IOR('X', 125, u32) and EXT4_GOING_FLAGS_NOLOGFLUSH / XFS_FSOP_GOING_FLAGS_NOLOGFLUSH.
+        const GOING_DOWN: u64 = 0x8004_587d;
+        let (root, how) = (std::fs::File::open(&self.path).unwrap(), 2u32);
+        // SAFETY: the ioctl reads one u32 from the pointer, which lives until it returns.
+        let result = unsafe { libc::ioctl(root.as_raw_fd(), GOING_DOWN as _, &how) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// Files of one megabyte until no more fits; they go with [`Volume::make_room`].
+    pub fn fill(&self) {
+        let megabyte = vec![0x55; 1 << 20];
+        for number in 0..1 << 20 {
+            let path = self.path.join(format!("ballast-{number}"));
+            if std::fs::write(path, &megabyte).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Empty files until there is no inode for another.
+    pub fn fill_inodes(&self) {
+        for number in 0..1 << 20 {
+            if std::fs::write(self.path.join(format!("ballast-{number}")), b"").is_err() {
+                return;
+            }
+        }
+        panic!("inodes without end");
+    }
+
+    pub fn make_room(&self) {
+        for entry in std::fs::read_dir(&self.path).unwrap().flatten() {
+            if entry.file_name().to_string_lossy().starts_with("ballast-") {
+                std::fs::remove_file(entry.path()).unwrap();
+            }
+        }
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.path).output();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Mounts of this thread, and of what it starts, are nobody else's from here on.
+fn own_mounts() {
+    // SAFETY: unshare and mount take no pointers but to these literals, which live on.
+    let result = unsafe {
+        libc::unshare(libc::CLONE_NEWNS)
+            | libc::mount(
+                c"none".as_ptr(),
+                c"/".as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            )
+    };
+    assert_eq!(result, 0, "a mount namespace: {}", std::io::Error::last_os_error());
+}
