@@ -23,7 +23,8 @@ impl Scheduler {
         })?;
         let Job { destination: at, .. } = self.jobs[job];
         let epoch = self.destinations[at].epoch;
-        let (attempt, flight) = self.take_flight(Flight { attempt: 0, job, epoch, suspect: false });
+        let (attempt, flight) =
+            self.take_flight(Flight { attempt: 0, job, epoch, suspect: false, doubtful: false });
         let job = if taken.len() == self.members_len(job) {
             self.shift(job, To::Flight(flight));
             job

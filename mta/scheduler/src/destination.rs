@@ -59,6 +59,10 @@ pub(crate) struct Destination {
 pub(crate) const IN_TURN: [u8; 2] = [1, 2];
 /// In the list of idle ones.
 pub(crate) const IDLE: u8 = 4;
+/// It talked to us when it was last tried, or it is on this machine.
+pub(crate) const ANSWERS: u8 = 8;
+/// Its turn had come when there was no room for those of whom nobody knows whether they answer.
+pub(crate) const PARKED: [u8; 2] = [16, 32];
 
 #[derive(Debug, Default)]
 pub(crate) struct Sorted {
@@ -82,7 +86,10 @@ pub(crate) enum Health {
 
 impl Destination {
     pub fn new(hop: NextHop, opened_by: u32, limits: u16, start: u32) -> Self {
-        Destination { hop, opened_by, limits, window: start.max(1) as f32, ..Self::default() }
+        let here = matches!(hop, NextHop::Local | NextHop::Discard);
+        let flags = if here { ANSWERS } else { 0 };
+        let window = start.max(1) as f32;
+        Destination { hop, opened_by, limits, window, flags, ..Self::default() }
     }
 
     /// Attempts in flight it may have now.
@@ -112,6 +119,7 @@ impl Destination {
     pub fn learn(&mut self, health: Health, epoch: u8, at: &Moment) -> bool {
         match health {
             Health::Reached => {
+                self.flags |= ANSWERS;
                 self.failures = 0;
                 self.blocked_until = 0;
                 self.window = (self.window + 1.0).min(at.limits.connections as f32);
@@ -122,6 +130,9 @@ impl Destination {
                 false
             }
             Health::Unreachable if epoch == self.epoch => {
+                if self.hop != NextHop::Local {
+                    self.flags &= !ANSWERS;
+                }
                 self.fail(at);
                 true
             }

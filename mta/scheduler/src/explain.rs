@@ -3,6 +3,7 @@
 //! Must never guess: a gate is named only if it is the one that `poll` would stop at.
 
 use crate::clock::wall_of_seconds;
+use crate::destination::PARKED;
 use crate::message::{Job, JobState};
 use crate::poll::SUSPECT_LOSSES;
 use crate::scheduler::Scheduler;
@@ -81,6 +82,11 @@ impl Scheduler {
         let attempts_in_flight_max = self.settings.attempts_in_flight_max;
         if self.in_flight >= attempts_in_flight_max {
             return Gate::ProcessLimit { attempts_in_flight_max };
+        }
+        let parked = self.doubtful_in_flight_max();
+        let set_aside = destination.flags & (PARKED[0] | PARKED[1]) != 0;
+        if set_aside && self.doubtful_in_flight >= parked {
+            return Gate::ProcessLimit { attempts_in_flight_max: parked };
         }
         let suspect = self.messages[job.message].losses >= SUSPECT_LOSSES;
         if suspect && self.suspects_in_flight > 0 {

@@ -3,7 +3,7 @@
 //! Must never do more in one call than `TURN_MAX` steps.
 
 use crate::clock::TICK;
-use crate::destination::{Destination, IN_TURN};
+use crate::destination::{ANSWERS, Destination, IN_TURN, PARKED};
 use crate::job::{LIGHT_SENDER_MAX, To};
 use crate::message::{Job, JobState};
 use crate::order::Order;
@@ -19,6 +19,9 @@ const TURN_MAX: u32 = 256;
 const DESTINATIONS_LOOKED_AT_MAX: u32 = 256;
 /// So many turns of light senders before one of the others.
 const LIGHT_RUN_MAX: u8 = 8;
+/// This share of all attempts is kept for destinations that are known to answer: 10,000 dead ones
+/// do not take the place of those that live.
+const ANSWERING_SHARE: u32 = 4;
 /// A message that was lost so often in a row is a suspect: it flies alone among suspects.
 pub(crate) const SUSPECT_LOSSES: u8 = 2;
 /// A suspect that has to wait for another one looks again after so many ticks.
@@ -48,7 +51,7 @@ impl Scheduler {
     /// When `poll` has something to do, if nothing else happens.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let room = !self.paused && self.in_flight < self.settings.attempts_in_flight_max;
-        let turn = self.turns.iter().any(|turn| !turn.is_empty()) || !self.standing.is_empty();
+        let turn = self.has_turn(0) || self.has_turn(1) || !self.standing.is_empty();
         if !self.records.is_empty()
             || !self.routed.is_empty()
             || !self.done.is_empty()
@@ -103,6 +106,10 @@ impl Scheduler {
                 self.refresh(at);
                 continue;
             }
+            if self.is_fair() && self.is_doubtful(at) && !self.has_room_for_doubtful() {
+                self.park(at, usize::from(!light));
+                continue;
+            }
             if let Some(attempt) = self.next_job(at).and_then(|job| self.begin(job)) {
                 return Some(attempt);
             }
@@ -115,13 +122,46 @@ impl Scheduler {
         if !self.is_fair() {
             return self.standing.first().map(|(_, at)| (*at, false));
         }
-        let light = !self.turns[0].is_empty()
-            && (self.light_run < LIGHT_RUN_MAX || self.turns[1].is_empty());
+        let light = self.has_turn(0) && (self.light_run < LIGHT_RUN_MAX || !self.has_turn(1));
         self.light_run = if light { self.light_run.saturating_add(1) } else { 0 };
         let which = if light { 0 } else { 1 };
-        let at = self.turns[which].pop_front()?;
-        self.destinations[at].flags &= !IN_TURN[which];
+        // Who was parked was there before the others.
+        let parked = self.has_room_for_doubtful().then(|| self.parked[which].pop_front()).flatten();
+        let (at, flag) = match parked {
+            Some(at) => (at, PARKED[which]),
+            None => (self.turns[which].pop_front()?, IN_TURN[which]),
+        };
+        self.destinations[at].flags &= !flag;
         Some((at, light))
+    }
+
+    fn has_turn(&self, which: usize) -> bool {
+        let parked = !self.parked[which].is_empty() && self.has_room_for_doubtful();
+        parked || !self.turns[which].is_empty()
+    }
+
+    /// Nobody knows whether it answers.
+    fn is_doubtful(&self, at: u32) -> bool {
+        self.destinations[at].flags & ANSWERS == 0
+    }
+
+    pub(crate) fn doubtful_in_flight_max(&self) -> u32 {
+        let all = self.settings.attempts_in_flight_max;
+        all - all / ANSWERING_SHARE
+    }
+
+    fn has_room_for_doubtful(&self) -> bool {
+        self.doubtful_in_flight < self.doubtful_in_flight_max()
+    }
+
+    /// Sets a destination aside until there is room for those that are not known to answer. When
+    /// it is known before that, `refresh` gives it a turn again.
+    fn park(&mut self, at: u32, which: usize) {
+        let destination = &mut self.destinations[at];
+        if destination.flags & PARKED[which] == 0 {
+            destination.flags |= PARKED[which];
+            self.parked[which].push_back(at);
+        }
     }
 
     fn is_light_next(&self, at: u32) -> bool {
@@ -148,8 +188,9 @@ impl Scheduler {
         }
         let limits = self.limits_at(at);
         let recipients_max = limits.recipients_per_message.max(1) as usize;
-        let epoch = self.destinations[at].epoch;
-        let (attempt, flight) = self.take_flight(Flight { attempt: 0, job, epoch, suspect });
+        let (epoch, doubtful) = (self.destinations[at].epoch, self.is_doubtful(at));
+        let (attempt, flight) =
+            self.take_flight(Flight { attempt: 0, job, epoch, suspect, doubtful });
         let job = self.take_off(job, flight, recipients_max);
         self.flights[flight].job = job;
         let nanos = self.clock.nanos();
@@ -169,6 +210,7 @@ impl Scheduler {
         self.flight_number += 1;
         self.in_flight += 1;
         self.suspects_in_flight += u32::from(flight.suspect);
+        self.doubtful_in_flight += u32::from(flight.doubtful);
         let place = self.flights.insert(flight);
         let attempt = self.flight_number << FLIGHT_BITS | u64::from(place);
         self.flights[place].attempt = attempt;
@@ -252,7 +294,8 @@ impl Scheduler {
             self.leave(*job);
         }
         self.standing.clear();
-        for (turn, flag) in self.turns.iter_mut().zip(IN_TURN) {
+        let turns = self.turns.iter_mut().zip(IN_TURN);
+        for (turn, flag) in turns.chain(self.parked.iter_mut().zip(PARKED)) {
             for at in turn.drain(..) {
                 self.destinations[at].flags &= !flag;
             }
@@ -280,6 +323,7 @@ impl Scheduler {
         let flight = self.flights.remove(place);
         self.in_flight -= 1;
         self.suspects_in_flight -= u32::from(flight.suspect);
+        self.doubtful_in_flight -= u32::from(flight.doubtful);
         let at = self.jobs[flight.job].destination;
         self.destinations[at].in_flight -= 1;
         Some(flight)

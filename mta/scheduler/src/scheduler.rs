@@ -4,7 +4,7 @@
 
 use crate::chance::Chance;
 use crate::clock::{Clock, wall_seconds};
-use crate::destination::{Destination, IDLE, IN_TURN};
+use crate::destination::{Destination, IDLE, IN_TURN, PARKED};
 use crate::due::Wheel;
 use crate::job::To;
 use crate::lanes::Lanes;
@@ -69,6 +69,9 @@ pub struct Scheduler {
     /// Destinations that may have an attempt: those with a light sender's mail, then all.
     pub(crate) turns: [VecDeque<u32>; 2],
     pub(crate) light_run: u8,
+    /// Those whose turn had come when too many others were in flight of whom nobody knows
+    /// whether they answer.
+    pub(crate) parked: [VecDeque<u32>; 2],
     /// The same in an order other than `fair`.
     pub(crate) standing: BTreeSet<(Key, u32)>,
     pub(crate) number: u32,
@@ -80,6 +83,8 @@ pub struct Scheduler {
     pub(crate) flight_number: u64,
     pub(crate) in_flight: u32,
     pub(crate) suspects_in_flight: u32,
+    /// To destinations that had not answered when the attempt began.
+    pub(crate) doubtful_in_flight: u32,
     pub(crate) paused: bool,
     pub(crate) records: VecDeque<Record>,
     pub(crate) counts: Counts,
@@ -95,6 +100,8 @@ pub(crate) struct Flight {
     pub job: u32,
     pub epoch: u8,
     pub suspect: bool,
+    /// Nobody knew whether the destination answers.
+    pub doubtful: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -130,6 +137,7 @@ impl Scheduler {
             lanes: Lanes::new(chance.bits()),
             turns: Default::default(),
             light_run: 0,
+            parked: Default::default(),
             standing: BTreeSet::new(),
             number: 0,
             routed: VecDeque::new(),
@@ -139,6 +147,7 @@ impl Scheduler {
             flight_number: chance.bits() >> (FLIGHT_BITS + 1),
             in_flight: 0,
             suspects_in_flight: 0,
+            doubtful_in_flight: 0,
             paused: false,
             records: VecDeque::new(),
             counts: Counts::default(),
@@ -330,7 +339,7 @@ impl Scheduler {
         if found.jobs > 0 {
             return;
         }
-        if found.flags & (IN_TURN[0] | IN_TURN[1]) != 0 {
+        if found.flags & (IN_TURN[0] | IN_TURN[1] | PARKED[0] | PARKED[1]) != 0 {
             // Its turn comes first; until then it stays remembered.
             found.flags |= IDLE;
             self.destinations_idle.push_back(destination);
