@@ -12,6 +12,7 @@ mod support;
 #[allow(dead_code)]
 mod hop;
 
+mod crowds;
 mod network;
 mod rules;
 mod server;

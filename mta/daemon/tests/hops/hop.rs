@@ -78,7 +78,12 @@ impl Hop {
 
     /// SMTP at this place, and all is well.
     pub fn at(place: &str, hello: &str) -> Hop {
-        Hop::listen(place, Script::new(false, hello, &[]))
+        Hop::at_with(place, hello, &[])
+    }
+
+    /// SMTP at this place.
+    pub fn at_with(place: &str, hello: &str, rules: &[(&'static str, &str)]) -> Hop {
+        Hop::listen(place, Script::new(false, hello, rules))
     }
 
     fn listen(place: &str, script: Script) -> Hop {

@@ -9,6 +9,7 @@
 mod support;
 
 mod ends;
+#[allow(dead_code)]
 mod hop;
 mod lmtp;
 mod replies;
