@@ -9,7 +9,7 @@ use crate::retire::{Mover, Supply};
 use crate::snapshot::Snapshots;
 use crate::{File, OpenError, OpenReport, Refusal, Replay, Settings, Spool, Usage};
 use std::collections::{HashMap, VecDeque};
-use world::{Disk, DiskError, Errno};
+use world::{Disk, Errno};
 
 /// The marker is a line; a longer file is none.
 const MARKER_BYTES_MAX: u64 = 64;
@@ -44,7 +44,9 @@ fn check_marker(disk: &dyn Disk, may_create: bool) -> Result<bool, OpenError> {
     if let Some(text) = marked.and_then(|entry| read_marker(disk, entry.bytes)) {
         return match marker_version(&text) {
             Some(version) if version > crate::format::VERSION => Err(OpenError::Newer(version)),
-            Some(_) => Ok(false),
+            // Whoever made it may have been killed before it was synced, and everything that
+            // follows would be of no use without it.
+            Some(_) => settle_marker(disk).map(|()| false),
             None => Err(OpenError::NoMarker),
         };
     }
@@ -66,14 +68,18 @@ pub(crate) fn read_marker(disk: &dyn Disk, bytes: u64) -> Option<Vec<u8>> {
     written.then_some(text)
 }
 
-fn write_marker(disk: &dyn Disk) -> Result<(), DiskError> {
+fn write_marker(disk: &dyn Disk) -> Result<(), OpenError> {
     match disk.create(MARKER) {
-        Err(error) if error.errno != Errno::EXISTS => return Err(error),
+        Err(error) if error.errno != Errno::EXISTS => return Err(error.into()),
         _ => {}
     }
     disk.write_at(MARKER, 0, marker().as_bytes())?;
+    settle_marker(disk)
+}
+
+fn settle_marker(disk: &dyn Disk) -> Result<(), OpenError> {
     disk.sync(MARKER)?;
-    disk.sync_dir()
+    Ok(disk.sync_dir()?)
 }
 
 fn resume(loaded: Loaded, settings: Settings, secret: u64) -> Spool {

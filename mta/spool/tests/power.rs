@@ -194,6 +194,28 @@ fn s139_a_second_cut_at_every_step_of_the_recovery_changes_nothing() {
     assert!(steps > disk.steps() + 3, "recovery has steps to be cut at");
 }
 
+/// The process dies and the kernel lives: the next start reads from the cache what a cut may still
+/// take, and must not build on it.
+#[test]
+fn s137_a_kill_at_every_step_and_a_cut_in_the_start_after_keeps_every_promise() {
+    let (seed, commits, acts) = (14, 2, 30);
+    let mut whole = fresh(seed, commits);
+    whole.work(acts);
+    for step in 1..=whole.disk.steps() {
+        let (disk, ledger) = run_and_cut(seed, commits, acts, step);
+        for later in 1..=12 {
+            let killed = disk.forked(step * 100 + later);
+            killed.cut_at(Some(later));
+            let settings = settings_of(seed, commits);
+            if let Some(mut machine) = Machine::open(&killed, settings, ledger.clone(), later) {
+                while !killed.is_off() && machine.step() {}
+            }
+            killed.cut();
+            judge(&killed, ledger.clone(), seed + later, commits);
+        }
+    }
+}
+
 #[test]
 fn s142_a_copy_taken_while_it_runs_opens_to_a_consistent_state() {
     for acts in [20, 60, 120] {

@@ -8,6 +8,7 @@ mod scan;
 mod snapshot;
 mod survey;
 
+use crate::File;
 use crate::format::snapshot::Extra;
 use crate::index::Index;
 use crate::segments::Segments;
@@ -129,8 +130,8 @@ pub(crate) struct Loaded {
     pub report: OpenReport,
 }
 
-/// Reads everything. With `settle`, tail segments are synced first, so that what is read is what
-/// is on the medium; without, nothing but reads is done.
+/// Reads everything. With `settle`, snapshots and tail segments are synced first, so that what is
+/// read is what is on the medium; without, nothing but reads is done.
 pub(crate) fn load(
     disk: &dyn Disk,
     segment_bytes: u32,
@@ -141,6 +142,11 @@ pub(crate) fn load(
     let mut loaded = Loaded { segment_bytes, ..Loaded::default() };
     loaded.report.strangers = std::mem::take(&mut survey.strangers);
     loaded.report.damage = std::mem::take(&mut survey.damage);
+    if settle {
+        for which in (0..2).filter(|which| survey.snapshots[usize::from(*which)].is_some()) {
+            scan::settled(disk, &File::Snapshot(which).to_string(), &mut loaded.report);
+        }
+    }
     let chosen = snapshot::choose(disk, &survey, &mut loaded.report)?;
     let tail = survey.tail(chosen.as_ref());
     let before = loaded.report.bytes_read;

@@ -77,8 +77,9 @@ pub(super) fn scan_all(
     scanned
 }
 
-/// Syncs and drops the cache: after a failed write-back the cache shows what the medium has not.
-fn settled(disk: &dyn Disk, name: &str, report: &mut OpenReport) {
+/// Syncs and drops the cache: after a failed write-back the cache shows what the medium has not, and
+/// after a process was killed what a power cut may still take.
+pub(super) fn settled(disk: &dyn Disk, name: &str, report: &mut OpenReport) {
     let settled = disk.sync(name).and_then(|()| disk.forget_cache(name));
     if settled.is_err() {
         let what = "the file cannot be synced";

@@ -76,9 +76,10 @@ impl Survey {
         match SegmentHeader::decode(&head) {
             HeaderFound::Newer(version) => Err(OpenError::Newer(version)),
             HeaderFound::Unused if batch.is_none() => {
+                // Also where it is whole: whoever zeroed it may have been killed before its sync,
+                // and a header that survives a cut without its segment would look like damage.
                 let done = (bytes as u32).min(segment_bytes) / BLOCK as u32 * BLOCK as u32;
-                let whole = bytes == u64::from(segment_bytes);
-                let state = if whole { State::Ready } else { State::Zeroing(done) };
+                let state = State::Zeroing(done);
                 // Longer than wanted: of another size; it is removed.
                 let odd = bytes > u64::from(segment_bytes);
                 let state = if odd { State::Sealed } else { state };
