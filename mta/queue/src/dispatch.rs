@@ -261,7 +261,11 @@ impl Queue {
                 Outcome::Failed(_) => self.counters.failed += 1,
             }
         }
+        let deleted = !self.scheduler.contains(result.message);
         self.scheduler.outcome(attempt, &result.outcomes, now);
         self.records.expect(Whom::Sender(key, result.attempt), &[result.message]);
+        if deleted {
+            self.record_deletion(result.message, now);
+        }
     }
 }

@@ -226,6 +226,15 @@ impl Queue {
         }
     }
 
+    /// A message was deleted while it was tried, and the attempt has ended. That is answered when the
+    /// deletion is durable: a cut before would have the message there again, and tried again. The
+    /// spool keeps changes of one message in their order, so it is enough to say it once more.
+    pub(crate) fn record_deletion(&mut self, message: MessageId, now: Now) {
+        let acknowledgements = self.records.add(message);
+        let ticket = self.spool.change(Change::Retire { message }, now);
+        self.records.tickets.insert(ticket, acknowledgements);
+    }
+
     /// A notice needs no `Received` line: nobody handed it to us.
     fn own(&mut self, bounce: Bounce) -> (TransactionId, Opened, spool::NewMessage) {
         self.own_number += 1;

@@ -37,7 +37,7 @@ pub(crate) const MANY: u8 = 1;
 pub(crate) const RESTORED: u8 = 2;
 /// It has expired, but something was in flight or held: the next deferral is the last.
 pub(crate) const OVERDUE: u8 = 4;
-/// An operator deleted it while something was in flight.
+/// An operator deletes it: nobody is told.
 pub(crate) const DELETED: u8 = 8;
 /// The time of delay notices is over.
 pub(crate) const DELAY_SEEN: u8 = 16;

@@ -4,30 +4,32 @@
 
 use crate::job::To;
 use crate::message::{DELETED, JobState};
-use crate::output::{HeldBy, Record};
+use crate::output::{AttemptId, HeldBy, Record};
 use crate::scheduler::Scheduler;
 use mail::{Change, MessageId, NextHop, Now};
 
 impl Scheduler {
     /// Keeps a message from being tried; an attempt in flight is finished. False: no such message.
+    ///
+    /// Recorded also where it is held already: who asks is answered when the record is durable, and
+    /// the one before may not be.
     pub fn hold(&mut self, id: MessageId, now: Now) -> bool {
         self.clock.set(now);
         let Some(message) = self.ids.get(id) else { return false };
         if self.messages[message].held == 0 {
             self.hold_as(message, HeldBy::Operator);
+        } else {
+            self.record_one(Change::Hold { message: id });
         }
         true
     }
 
     /// Has a held message tried at once. What a route holds stays held: it needs `reroute`.
+    /// Recorded in any case, like a hold.
     pub fn release(&mut self, id: MessageId, now: Now) -> bool {
         self.clock.set(now);
         let Some(message) = self.ids.get(id) else { return false };
-        if self.messages[message].held != 0 {
-            let mut record = Record::new(id);
-            record.changes.push(Change::Release { message: id });
-            self.record(record);
-        }
+        self.record_one(Change::Release { message: id });
         self.let_go(message);
         true
     }
@@ -47,7 +49,8 @@ impl Scheduler {
         true
     }
 
-    /// Removes a message without telling its sender. An attempt in flight is finished first.
+    /// Removes a message without telling its sender. An attempt in flight is not waited for, so
+    /// that one record holds the whole deletion; what becomes of it is ignored.
     pub fn delete(&mut self, id: MessageId, now: Now) -> bool {
         self.clock.set(now);
         let Some(message) = self.ids.get(id) else { return false };
@@ -55,10 +58,12 @@ impl Scheduler {
         let mut record = Record::new(id);
         self.count_out(message);
         for job in self.jobs_of(message) {
-            if self.jobs[job].state != JobState::InFlight {
-                self.leave(job);
-                self.give_up(job, &mut record);
+            if self.jobs[job].state == JobState::InFlight {
+                let attempt = self.flights[self.jobs[job].place].attempt;
+                self.land(AttemptId(attempt));
             }
+            self.leave(job);
+            self.give_up(job, &mut record);
         }
         self.close_or_count(message, &mut record);
         self.record(record);
@@ -71,9 +76,7 @@ impl Scheduler {
         let Some(message) = self.ids.get(id) else { return false };
         let priority = priority.clamp(-100, 100);
         self.prefer(message, priority);
-        let mut record = Record::new(id);
-        record.changes.push(Change::Priority { message: id, priority });
-        self.record(record);
+        self.record_one(Change::Priority { message: id, priority });
         true
     }
 
@@ -96,8 +99,12 @@ impl Scheduler {
     pub(crate) fn hold_as(&mut self, message: u32, by: HeldBy) {
         let id = self.messages[message].id;
         self.put_aside(message, by);
-        let mut record = Record::new(id);
-        record.changes.push(Change::Hold { message: id });
+        self.record_one(Change::Hold { message: id });
+    }
+
+    fn record_one(&mut self, change: Change) {
+        let mut record = Record::new(change.message());
+        record.changes.push(change);
         self.record(record);
     }
 

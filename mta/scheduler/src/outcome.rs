@@ -41,9 +41,6 @@ impl Scheduler {
         let message = self.jobs[job].message;
         let losses = self.messages[message].losses.saturating_add(1);
         self.messages[message].losses = losses;
-        if self.messages[message].has(DELETED) {
-            return self.end_deleted(job);
-        }
         let doublings = u32::from(losses - 1).min(LOST_WAIT_DOUBLINGS_MAX);
         let tick = self.clock.tick_after(LOST_WAIT * (1 << doublings));
         let held = self.messages[message].held != 0;
@@ -171,7 +168,7 @@ impl Scheduler {
             return self.end_job(job);
         }
         self.jobs[job].attempts = self.jobs[job].attempts.saturating_add(1);
-        if self.messages[message].has(DELETED | OVERDUE) {
+        if self.messages[message].has(OVERDUE) {
             return self.give_up(job, record);
         }
         let chance = self.chance.signed_unit();
@@ -209,17 +206,6 @@ impl Scheduler {
         } else {
             self.count_in(message);
         }
-    }
-
-    /// Ends what is left of a transaction of a message that was deleted in flight.
-    fn end_deleted(&mut self, job: u32) {
-        let message = self.jobs[job].message;
-        let mut record = Record::new(self.messages[message].id);
-        self.count_out(message);
-        self.leave(job);
-        self.give_up(job, &mut record);
-        self.close_or_count(message, &mut record);
-        self.record(record);
     }
 }
 

@@ -188,6 +188,7 @@ impl Model {
         match what % 6 {
             0 => drop(self.held.insert(id)),
             1 => drop(self.held.remove(&id)),
+            3 => self.flying.retain(|attempt| attempt.message != id),
             _ => {}
         }
     }
