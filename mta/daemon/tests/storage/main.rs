@@ -22,7 +22,7 @@
 mod support;
 
 mod cut;
-
+mod damage;
 mod failing;
 mod full;
 mod kinds;
