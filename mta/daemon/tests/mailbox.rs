@@ -282,7 +282,10 @@ struct Small(tempfile::TempDir);
 impl Small {
     /// `None` where we may not mount.
     fn mount(options: &str) -> Option<Small> {
-        let dir = tempfile::tempdir().unwrap();
+        Small::mount_at(tempfile::tempdir().unwrap(), options)
+    }
+
+    fn mount_at(dir: tempfile::TempDir, options: &str) -> Option<Small> {
         let out = Command::new("mount")
             .args(["-t", "tmpfs", "-o", options, "tmpfs"])
             .arg(dir.path())
@@ -299,7 +302,7 @@ impl Drop for Small {
 }
 
 #[test]
-fn s118_a_full_disk_defers_with_nothing_half_there_and_resumes_with_space() {
+fn s118_d182_a_full_disk_defers_with_nothing_half_there_and_resumes_with_space() {
     let Some(small) = Small::mount("size=512k,mode=755") else {
         eprintln!("not root: no small file system, nothing tested");
         return;
@@ -333,7 +336,7 @@ fn s118_a_full_disk_defers_with_nothing_half_there_and_resumes_with_space() {
 }
 
 #[test]
-fn s120_a_file_system_without_inodes_defers() {
+fn s120_d182_a_file_system_without_inodes_defers() {
     let Some(small) = Small::mount("size=4m,nr_inodes=8,mode=755") else {
         eprintln!("not root: no small file system, nothing tested");
         return;
@@ -345,6 +348,37 @@ fn s120_a_file_system_without_inodes_defers() {
     assert!((1..6).contains(&whole), "{whole}");
     assert!(outcomes.iter().all(|o| delivered(o) || enhanced(o) == Some(Enhanced(4, 3, 1))));
     assert_eq!(read_with_python("Maildir", &small.0.path().join("bob")).len(), whole);
+}
+
+#[test]
+fn d182_a_maildir_whose_tmp_is_another_file_system_defers_and_nothing_is_half_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = base(dir.path());
+    assert!(delivered(
+        &deliver_batch(&[delivery(&base, "bob", Format::Maildir, b"x\r\n")], &scene())[0]
+    ));
+    let tmp = dir.path().join("bob/tmp");
+    fs::remove_dir(&tmp).unwrap();
+    let own =
+        tempfile::Builder::new().prefix("tmp").rand_bytes(0).tempdir_in(dir.path().join("bob"));
+    let Some(small) = Small::mount_at(own.unwrap(), "size=512k,mode=755") else {
+        eprintln!("not root: no other file system, nothing tested");
+        return;
+    };
+    assert_eq!(small.0.path(), tmp);
+    let batch = [
+        delivery(&base, "bob", Format::Maildir, b"y\r\n"),
+        delivery(&base, "eve", Format::Maildir, b"y\r\n"),
+    ];
+    let outcomes = deliver_batch(&batch, &scene());
+    assert!(matches!(&outcomes[0], Outcome::Deferred(_)), "{:?}", outcomes[0]);
+    assert!(delivered(&outcomes[1]));
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0, "nothing is left in tmp");
+    assert_eq!(read_with_python("Maildir", &dir.path().join("bob")).len(), 1);
+    drop(small);
+    fs::create_dir(&tmp).unwrap();
+    assert!(deliver_batch(&batch, &scene()).iter().all(delivered));
+    assert_eq!(read_with_python("Maildir", &dir.path().join("bob")).len(), 2);
 }
 
 /// Runs this test binary again, with only `worker` and the given words in its environment.

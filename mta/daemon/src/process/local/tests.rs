@@ -277,7 +277,7 @@ fn open_to_all(dir: &Path, mode: u32) {
 }
 
 #[test]
-fn a_system_user_owns_what_a_worker_delivers_and_root_gets_nothing() {
+fn d182_a_system_user_owns_what_a_worker_delivers_and_who_is_none_gets_nothing() {
     use std::os::unix::fs::MetadataExt;
     if !is_root() {
         eprintln!("not root: no other user can be tested");
@@ -397,6 +397,48 @@ fn d181_a_program_that_cannot_be_started_defers() {
     assert!(matches!(&outcome, Outcome::Deferred(_)), "{outcome:?}");
     assert!(outcome.report().reply.text.contains("No such file"), "{outcome:?}");
     queue.end();
+}
+
+/// What the test below starts as a process of its own: local, whose workers may have no process
+/// besides themselves.
+#[test]
+fn process_whose_workers_may_not_fork() {
+    if std::env::var_os("LOCAL_MAY_NOT_FORK").is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    open_to_all(dir.path(), 0o777);
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    for (number, may_fork) in (1..).zip([false, true, false, true]) {
+        // SAFETY: the pointers are to a valid limit. It does not hold for root, but for workers.
+        unsafe {
+            assert_eq!(libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit), 0);
+            limit.rlim_cur = if may_fork { limit.rlim_max } else { 0 };
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit), 0);
+        }
+        let mut queue = pipe_queue(dir.path(), "exit 0");
+        let outcome = queue.one(number, "a@l.test", b"x\r\n");
+        assert_eq!(delivered(&outcome), may_fork, "{outcome:?}");
+        assert!(may_fork || matches!(&outcome, Outcome::Deferred(_)), "{outcome:?}");
+        queue.end();
+    }
+}
+
+#[test]
+fn d181_where_no_process_can_be_made_mail_waits_and_goes_when_one_can() {
+    if !is_root() {
+        eprintln!("not root: the limit would be this user's");
+        return;
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args([
+        "--exact",
+        "process::local::tests::process_whose_workers_may_not_fork",
+        "--nocapture",
+    ]);
+    let out = command.env("LOCAL_MAY_NOT_FORK", "1").output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout) + String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{:?}: {said}", out.status);
 }
 
 /// What the test below starts as a process of its own: local and its queue, both in local's jail.
