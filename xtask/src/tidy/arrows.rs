@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("daemon", DRIVER),
     ("sim", DRIVER),
     ("fuzz", DRIVER),
+    ("orders", &["mail", "policy", "queue", "scheduler", "spool", "world"]),
     ("lab", &[]),
     ("xtask", &[]),
 ];
