@@ -120,6 +120,7 @@ fn resume(loaded: Loaded, settings: Settings, secret: u64) -> Spool {
         failures: 0,
         last_refusal: Refusal::Broken,
         broken: None,
+        idle_at: mail::Instant::ZERO,
         usage: Usage::default(),
     };
     for (transaction, message) in loaded.recent {

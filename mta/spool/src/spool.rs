@@ -51,6 +51,8 @@ pub struct Spool {
     pub(crate) failures: u32,
     pub(crate) last_refusal: Refusal,
     pub(crate) broken: Option<Broken>,
+    /// When a poll last found nothing to do.
+    pub(crate) idle_at: Instant,
     pub(crate) usage: Usage,
 }
 
@@ -145,10 +147,15 @@ impl Spool {
             .or_else(|| self.start_commit(Kind::Bulk, now))
             .or_else(|| self.activate(now))
             .or_else(|| self.background(now));
-        io.map(Output::Io).or_else(|| self.outputs.pop_front())
+        let output = io.map(Output::Io).or_else(|| self.outputs.pop_front());
+        if output.is_none() {
+            self.idle_at = now.monotonic;
+        }
+        output
     }
 
-    /// When to poll although nothing happened.
+    /// When to poll although nothing happened. What was due at the last poll and could not be
+    /// done then waits for something else: to wake for it would be to spin.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let broken = self.broken.as_ref().map(|broken| broken.retry_at);
         // With anything else in the way it is an I/O's end that is waited for.
@@ -158,7 +165,8 @@ impl Spool {
         let deadline = self.log.open.deadline.filter(|_| can_start);
         // While broken nothing is due before the next attempt.
         let commit = if broken.is_some() { broken } else { deadline };
-        commit.into_iter().chain(self.supply.retry_at).chain(self.snapshots.retry_at).min()
+        let due = commit.into_iter().chain(self.supply.retry_at).chain(self.snapshots.retry_at);
+        due.filter(|at| *at > self.idle_at).min()
     }
 
     /// What became of a transaction, if it is among the latest that became durable.

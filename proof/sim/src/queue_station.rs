@@ -115,8 +115,11 @@ impl QueueStation {
         world.counts.opened += 1;
         let found = contents(&queue, world);
         world.log(|| format!("queue opens life {life}: {report:?}, {} messages", found.len()));
-        if !report.damage.is_empty() {
-            let text = format!("damage where nothing was damaged: {:?}", report.damage);
+        // A sync that fails by plan is found out at the start, too, and said.
+        let unplanned = |damage: &&spool::Damage| damage.what != "the file cannot be synced";
+        let damage: Vec<_> = report.damage.iter().filter(unplanned).collect();
+        if !damage.is_empty() {
+            let text = format!("damage where nothing was damaged: {damage:?}");
             world.ledger.find(Check::Recovery, text);
         }
         if let Some(other) = twice {
@@ -217,7 +220,7 @@ impl QueueStation {
 
     /// A clock has rung.
     pub fn wake(&mut self, world: &mut World) {
-        self.wake_at = None;
+        self.wake_at.take_if(|at| *at <= world.now().monotonic);
         self.pump(world);
     }
 

@@ -162,7 +162,7 @@ impl Receive {
 
     /// A clock has rung.
     pub fn wake(&mut self, world: &mut World) {
-        self.wake_at = None;
+        self.wake_at.take_if(|at| *at <= world.now().monotonic);
         let now = world.now();
         self.end.handle_timeout(now.monotonic);
         let due: Vec<StreamId> = self.guests.keys().copied().collect();

@@ -68,7 +68,8 @@ pub fn run(plan: Plan, told: bool) -> Verdict {
             break;
         };
         if run.world.counts.events > EVENTS_MAX {
-            run.world.ledger.find(Check::Stuck, format!("{EVENTS_MAX} events and no end"));
+            let text = format!("{EVENTS_MAX} events and no end: {:?}", run.world.kinds);
+            run.world.ledger.find(Check::Stuck, text);
             break;
         }
         run.happen(event);
@@ -317,7 +318,9 @@ impl Run {
             What::WriteFails(count) => (1..=u64::from(count))
                 .for_each(|nth| self.world.disk.fail_nth(Call::Write, nth, Errno::IO)),
             What::NoRoom(span) => {
-                self.world.disk.set_room(0);
+                let disk = &self.world.disk;
+                let free = world::Disk::free_bytes(disk).unwrap_or(0);
+                disk.set_room(self.world.plan.knobs.room.saturating_sub(free));
                 self.world.after(span, Event::Room);
             }
             What::SlowDisk(span, each) => {

@@ -325,8 +325,8 @@ impl Send {
     /// A line's clock has rung.
     pub fn tick(&mut self, id: u64, world: &mut World) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.wake_at = None;
         let now = world.now();
+        connection.wake_at.take_if(|at| *at <= now.monotonic);
         if connection.line.next_wakeup().is_some_and(|due| due <= now.monotonic) {
             connection.line.handle(Input::Session(client::Input::Tick), now);
         }

@@ -81,6 +81,8 @@ pub struct World {
     pub slow: Duration,
     /// When the attempt began that a line carries on this stream.
     pub attempts: BTreeMap<StreamId, Instant>,
+    /// The last events before too many, by their kind.
+    pub kinds: BTreeMap<String, u64>,
     /// Counts what happened.
     pub counts: Counts,
     events: BinaryHeap<Reverse<(Instant, u64)>>,
@@ -133,6 +135,7 @@ impl World {
             no_dns: Instant::ZERO,
             slow: Duration::ZERO,
             attempts: BTreeMap::new(),
+            kinds: BTreeMap::new(),
             counts: Counts::default(),
             events: BinaryHeap::new(),
             due: BTreeMap::new(),
@@ -173,6 +176,11 @@ impl World {
         self.clock.advance(when.since(self.now().monotonic));
         self.counts.events += 1;
         let event = self.due.remove(&sequence)?;
+        if self.counts.events > 2_900_000 {
+            let shown = format!("{event:?}");
+            let kind = shown.split(',').next().unwrap_or_default().to_owned();
+            *self.kinds.entry(kind).or_insert(0) += 1;
+        }
         self.mark(when.nanos() ^ sequence);
         Some(event)
     }
