@@ -43,7 +43,7 @@ impl Scheduler {
     }
 
     fn age_by_wall(&self, message: u32) -> Duration {
-        self.clock.now().wall.since(wall_of_seconds(self.messages[message].arrived))
+        self.clock.age_of(wall_of_seconds(self.messages[message].arrived))
     }
 
     fn arm_age(&mut self, message: u32) {
@@ -68,7 +68,7 @@ impl Scheduler {
         let found = &mut self.messages[message];
         if found.has(RESTORED) {
             // At the restart the clock may have been ahead; from here on it is monotonic.
-            let age = self.clock.now().wall.since(wall_of_seconds(found.arrived));
+            let age = self.clock.age_of(wall_of_seconds(found.arrived));
             if age + JUMP_MAX < mark {
                 found.flags &= !RESTORED;
                 return self.wait_for_age(message, mark - age);

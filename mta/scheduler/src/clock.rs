@@ -16,11 +16,13 @@ pub(crate) struct Clock {
     origin: Instant,
     now: Now,
     suspended_until: Instant,
+    /// By how many microseconds the wall clock was set, in all the jumps of this life.
+    jumped: i64,
 }
 
 impl Clock {
     pub fn new(now: Now) -> Self {
-        Clock { origin: now.monotonic, now, suspended_until: Instant::ZERO }
+        Clock { origin: now.monotonic, now, suspended_until: Instant::ZERO, jumped: 0 }
     }
 
     /// Takes the time; notices when the wall clock did not move as the monotonic one did.
@@ -30,6 +32,8 @@ impl Clock {
         let monotonic_now = now.monotonic.max(self.now.monotonic);
         if (wall - monotonic).unsigned_abs() > JUMP_MAX.as_micros() {
             self.suspended_until = monotonic_now + JUMP_MAX;
+            let jump = i64::try_from(wall - monotonic).unwrap_or(0);
+            self.jumped = self.jumped.saturating_add(jump);
         }
         self.now = Now { monotonic: monotonic_now, wall: now.wall };
     }
@@ -69,6 +73,13 @@ impl Clock {
 
     pub fn wall_at_nanos(&self, nanos: u64) -> Wall {
         self.now.wall + Instant::from_nanos(nanos).since(self.now.monotonic)
+    }
+
+    /// How old something of this wall time is, by the clock as it is or as it would be without its
+    /// jumps, whichever makes it younger: where they disagree, one of them is wrong.
+    pub fn age_of(&self, then: Wall) -> Duration {
+        let steady = Wall::from_micros(self.now.wall.micros().saturating_sub(self.jumped));
+        self.now.wall.since(then).min(steady.since(then))
     }
 
     /// How long expiry stays suspended after a jump of the wall clock.

@@ -97,6 +97,9 @@ pub struct Sums {
 pub struct Ledger {
     entries: BTreeMap<u32, Entry>,
     quiet: bool,
+    /// A queue process was started with another clock than the one before it: nothing tells it
+    /// which was right.
+    pub clock_set: bool,
     expire: Duration,
     /// What was found.
     pub findings: Vec<Finding>,
@@ -142,6 +145,7 @@ impl Ledger {
         Ledger {
             entries: plan.mails.iter().map(|mail| (mail.number, entry(mail))).collect(),
             quiet: plan.is_quiet(),
+            clock_set: false,
             expire: plan.knobs.scheduler.retry.expire,
             findings: Vec::new(),
         }

@@ -408,6 +408,7 @@ impl Run {
     fn start_queue(&mut self, life: u64) {
         match QueueStation::start(life, &mut self.world) {
             Ok(mut queue) => {
+                self.world.ledger.clock_set |= self.world.clock_is_off();
                 queue.pump(&mut self.world);
                 self.queue = Some(queue);
                 self.open = true;

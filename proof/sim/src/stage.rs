@@ -156,6 +156,13 @@ impl World {
         self.now().monotonic >= self.plan.quiet_at()
     }
 
+    /// The wall clock is more than an hour from where it would be had nobody set it.
+    pub fn clock_is_off(&self) -> bool {
+        let now = self.now();
+        let right = WALL_START + now.monotonic.since(Instant::ZERO);
+        right.since(now.wall).max(now.wall.since(right)) > Duration::from_secs(3_500)
+    }
+
     /// Has an event happen at a time, or now if that is past.
     pub fn at(&mut self, when: Instant, event: Event) {
         self.sequence += 1;
