@@ -154,7 +154,7 @@ impl Spool {
         }
     }
 
-    fn say_refused(&mut self) {
+    pub(crate) fn say_refused(&mut self) {
         for (transaction, refusal) in std::mem::take(&mut self.refusing) {
             self.outputs.push_back(Output::Refused { transaction, refusal });
         }

@@ -191,7 +191,9 @@ impl Spool {
                 let odd = self.settings.segment_bytes;
                 let useless = |s: &Segment| s.state == State::Failed || s.bytes != odd;
                 let settled = self.log.voids.is_empty() && self.log.failed.is_empty();
-                self.segments.first(|s| settled && useless(s) && s.is_dead(covered))
+                // One that was never written has nothing that could come back.
+                let gone = |s: &Segment| settled || s.epoch == 0;
+                self.segments.first(|s| gone(s) && useless(s) && s.is_dead(covered))
             }
         }?;
         self.segments.set(slot, State::Removing);
@@ -229,16 +231,16 @@ impl Spool {
             (Job::Snapshot, _) => self.snapshot_stepped(done, now),
             (Job::Prepare(which), result) => self.snapshot_prepared(which, result, now),
             (Job::Move, _) => self.forward_stepped(done, now),
-            (Job::Create(slot), Ok(())) => {
-                self.segments.set(slot, State::Zeroing(0));
-                self.room_again();
-            }
+            (Job::Create(slot), Ok(())) => self.segments.set(slot, State::Zeroing(0)),
             (Job::Create(slot), Err(error)) => {
                 self.segments.all.remove(&slot);
                 self.no_segment(error, now);
             }
             (Job::Zero(slot), Ok(())) => self.zeroed(slot),
-            (Job::Grow(slot), Ok(())) => self.segments.set(slot, State::Ready),
+            (Job::Grow(slot), Ok(())) => {
+                self.segments.set(slot, State::Ready);
+                self.room_again();
+            }
             (Job::Zero(slot) | Job::Grow(slot), Err(error)) => {
                 self.segments.fail(slot);
                 self.no_segment(error, now);
@@ -260,24 +262,28 @@ impl Spool {
             let done = done + slice.min(segment.bytes - done);
             let whole = done == segment.bytes;
             segment.state = if whole { State::Ready } else { State::Zeroing(done) };
+            if whole {
+                self.room_again();
+            }
         }
     }
 
     /// Another segment cannot be had for now.
     fn no_segment(&mut self, error: world::DiskError, now: Now) {
         self.supply.retry_at = Some(now.monotonic + Duration::from_secs(RETRY_SECONDS));
-        if error.is_full() {
-            if !self.supply.full {
-                self.alarm(Alarm::Full(error));
-            }
-            self.supply.full = true;
-            self.snapshots.hurry = true;
-            let ready = self.segments.count(|segment| segment.state == State::Ready);
-            if self.log.next.is_none() && ready == 0 && self.log.is_stuck() {
-                self.refuse_gathered(Refusal::Full);
-            }
-        } else {
+        let refusal = if error.is_full() { Refusal::Full } else { Refusal::Broken };
+        if !error.is_full() {
             self.alarm(Alarm::Background(error));
+        } else if !self.supply.full {
+            self.alarm(Alarm::Full(error));
+        }
+        self.supply.full |= refusal == Refusal::Full;
+        self.snapshots.hurry |= refusal == Refusal::Full;
+        let ready = self.segments.count(|segment| segment.state == State::Ready);
+        if self.log.next.is_none() && ready == 0 && self.log.is_stuck() {
+            self.refuse_gathered(refusal);
+            // The record that voids what failed has no segment either: nobody waits for that.
+            self.say_refused();
         }
     }
 

@@ -247,6 +247,37 @@ fn s118_no_room_again_and_again_is_452_and_not_451() {
     cut_and_judge(&machine);
 }
 
+/// Each failure costs a segment, and no other can be made: in the end the record that voids what
+/// failed has no place either.
+#[test]
+fn s118_s121_without_any_segment_left_each_client_is_answered_within_seconds() {
+    for errno in [Errno::FULL, Errno::IO] {
+        let (mut machine, _) = with_messages(13, &[100]);
+        run(&mut machine, 1_000);
+        machine.disk.fail_always(Call::Allocate, Some(errno));
+        let mut taken = 1;
+        for round in 0..40 {
+            if round % 2 == 1 {
+                machine.disk.fail_nth(Call::Sync, 1, errno);
+            }
+            let body = machine.body(100);
+            taken += u64::from(machine.accept(body).is_some());
+            run(&mut machine, 100);
+        }
+        run(&mut machine, 10_000);
+        assert!(machine.refused > 3, "{}", machine.refused);
+        assert_eq!(machine.durable + machine.refused, taken, "somebody waits for ever: {errno:?}");
+        let usage = machine.spool.usage();
+        assert!(usage.segments < 20, "files that nobody needs pile up: {usage:?}");
+        machine.disk.fail_always(Call::Allocate, None);
+        run(&mut machine, 60_000);
+        let body = machine.body(100);
+        machine.accept(body).expect("there are segments again");
+        machine.settle();
+        cut_and_judge(&machine);
+    }
+}
+
 #[test]
 fn s123_a_bounce_waits_for_a_disk_that_fails_and_is_not_lost() {
     let (mut machine, ids) = with_messages(12, &[100, 100]);
