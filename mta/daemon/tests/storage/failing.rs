@@ -88,7 +88,7 @@ fn s123_while_every_sync_fails_all_get_451_nothing_spins_and_old_mail_is_deliver
     rig.until_taken();
     rig.daemon.wait_for_log(&["the spool can be written again"]);
     // The outcomes were kept in memory and are recorded now: a kill brings nothing back.
-    until("an empty queue", || (rig.daemon.queued() == 0).then_some(()));
+    rig.wait_for_empty_queue();
     rig.restart();
     assert_eq!(rig.drain(), 0);
 }

@@ -119,14 +119,14 @@ fn s135_a_spool_on_a_file_system_of_its_own_works_and_is_missed_when_that_is_not
     rig.daemon.start_again();
     rig.promise_many(5, 2_000);
     rig.daemon.stop();
-    run("umount", &[&text(&spool)]);
+    run("umount", &["-l", &text(&spool)]);
     let said = rig.refuses_to_start();
     assert!(said.contains("is empty") && said.contains("not mounted"), "{said}");
     run("mount", &["--bind", &text(&own), &text(&spool)]);
     rig.daemon.start_again();
     assert_eq!(rig.drain(), 0);
     rig.daemon.stop();
-    run("umount", &[&text(&spool)]);
+    run("umount", &["-l", &text(&spool)]);
 }
 
 /// In `restart.rs` the second one is a neighbour; here it is in another container, as far as the
@@ -175,7 +175,7 @@ fn s140_two_state_directories_cannot_share_a_spool() {
     run("mount", &["--bind", rig.spool().to_str().unwrap(), spool.to_str().unwrap()]);
     let said = rig.refuses_elsewhere(&state);
     assert!(said.contains("another process is using this spool"), "{said}");
-    run("umount", &[spool.to_str().unwrap()]);
+    run("umount", &["-l", spool.to_str().unwrap()]);
     assert_eq!(rig.drain(), 0);
 }
 

@@ -3,7 +3,7 @@
 //! Must never be seen by another test: each thread that mounts has a mount namespace of its own,
 //! which goes with the thread and its daemon, also when the test program is killed.
 
-use crate::support::token;
+use crate::support::{token, until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -87,8 +87,14 @@ impl Volume {
         run("mount", &["-t", self.kind, "-o", &options, text(&image), path]);
     }
 
+    /// Other tests' children have our descriptors between fork and exec: they are waited for.
     pub fn unmount(&self) {
-        run("umount", &[text(&self.path)]);
+        until("the volume to be unmounted", || {
+            let output = Command::new("umount").arg(&self.path).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() || said.contains("busy"), "{said}");
+            output.status.success().then_some(())
+        });
     }
 
     /// The loop device's name, as in /sys.
