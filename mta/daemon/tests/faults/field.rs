@@ -129,7 +129,8 @@ impl Count {
     }
 }
 
-fn script() -> Script {
+/// Refuses `no@`, takes all else.
+pub fn script() -> Script {
     Script {
         rcpt: |argument| match argument.starts_with("TO:<no@") {
             true => "550 5.1.1 Nobody of this name".into(),

@@ -8,6 +8,8 @@
 mod support;
 
 #[cfg(debug_assertions)]
+mod clock;
+#[cfg(debug_assertions)]
 mod failpoints;
 mod field;
 
