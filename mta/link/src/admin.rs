@@ -20,7 +20,7 @@ use mail::{Envelope, MessageId, NextHop, Report, Wall};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Counts up with each change of these types.
-pub const ADMIN_VERSION: u16 = 1;
+pub const ADMIN_VERSION: u16 = 2;
 /// Longest request in bytes: `IDS_MAX` queue ids and some text.
 pub const REQUEST_BYTES_MAX: usize = 256 << 10;
 /// Longest answer in bytes: a page of long rows, or the envelope of 50,000 recipients.
@@ -390,6 +390,8 @@ pub struct Ran {
 pub struct Status {
     /// Of the program.
     pub version: String,
+    /// What is not as it should be, a sentence each; none is well.
+    pub troubles: Vec<String>,
     /// One line each.
     pub processes: Vec<Process>,
 }

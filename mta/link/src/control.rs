@@ -61,6 +61,9 @@ pub enum FromMaster {
     AdminListener,
     /// With a directory descriptor: the state directory's part that this role owns.
     Directory { purpose: Purpose },
+    /// To queue, for whoever asks how the mailer is: who lives, since when, and how often it was
+    /// started again.
+    Lives { role: Role, instance: u16, pid: u32, restarts: u32, up_seconds: u64 },
     /// With a stream to a peer; replaces the former one of the same role and instance.
     Peer { role: Role, instance: u16 },
     /// All that was needed has been said: enter the jail and begin.

@@ -26,6 +26,7 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// A connection to the queue process.
 pub struct Asker {
     stream: UnixStream,
+    patience: Duration,
     input: BytesMut,
 }
 
@@ -33,9 +34,16 @@ impl Asker {
     /// Connects to the queue process whose state is in this directory.
     pub fn connect(state: &Path) -> io::Result<Asker> {
         let stream = connect(&state.join(ADMIN_SOCKET))?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        Ok(Asker { stream, input: BytesMut::new() })
+        let mut asker = Asker { stream, patience: ANSWER_TIMEOUT, input: BytesMut::new() };
+        asker.patience(ANSWER_TIMEOUT)?;
+        Ok(asker)
+    }
+
+    /// Waits no longer than this for an answer.
+    pub fn patience(&mut self, longest: Duration) -> io::Result<()> {
+        self.patience = longest;
+        self.stream.set_read_timeout(Some(longest))?;
+        self.stream.set_write_timeout(Some(longest))
     }
 
     /// Asks and waits for the answer.
@@ -88,8 +96,12 @@ impl Queue {
         match self.asker.ask(request) {
             Ok(Answer::Refused(why)) => Err(Failure::new(super::EX_FOUND, why)),
             Ok(answer) => Ok(answer),
-            Err(error) => Err(broken(&error)),
+            Err(error) => Err(broken(&error, self.asker.patience)),
         }
+    }
+
+    pub fn patience(&mut self, longest: Duration) -> Result<(), Failure> {
+        self.asker.patience(longest).map_err(|error| broken(&error, longest))
     }
 }
 
@@ -115,7 +127,7 @@ fn not_there(error: &io::Error, state: &Path, config: &Config) -> Failure {
     )
 }
 
-fn broken(error: &io::Error) -> Failure {
+fn broken(error: &io::Error, patience: Duration) -> Failure {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
             Failure::new(
@@ -124,7 +136,7 @@ fn broken(error: &io::Error) -> Failure {
             )
         }
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            let seconds = ANSWER_TIMEOUT.as_secs();
+            let seconds = patience.as_secs();
             Failure::new(EX_UNAVAILABLE, format!("no answer from the queue process in {seconds} s"))
         }
         _ => Failure::new(EX_PROTOCOL, format!("the queue process: {error}")),

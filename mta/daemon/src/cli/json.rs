@@ -152,7 +152,7 @@ pub(super) fn status(status: &Status) -> Value {
             })
         })
         .collect();
-    json!({ "version": status.version, "processes": processes })
+    json!({ "version": status.version, "troubles": status.troubles, "processes": processes })
 }
 
 fn time(wall: Wall) -> String {

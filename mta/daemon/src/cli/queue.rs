@@ -10,7 +10,7 @@ use super::{EX_FOUND, EX_OK, EX_PROTOCOL, EX_USAGE, json, show};
 use link::admin::{Acted, Action, Answer, Explanation, Filter, ROWS_MAX, Request, Row, State};
 use mail::{MessageId, Wall};
 use std::io::{BufRead, IsTerminal, Write};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub(super) fn run(config: &Config, command: QueueCommand) -> Result<u8, Failure> {
     let mut queue = Queue::of(config)?;
@@ -143,11 +143,16 @@ fn start(queue: &mut Queue, order: String, json: bool) -> Result<u8, Failure> {
     Ok(EX_OK)
 }
 
+/// A queue process that says nothing for so long is itself the answer.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Fails where something is not as it should be.
 pub(super) fn status(config: &Config, json: bool) -> Result<u8, Failure> {
     let mut queue = Queue::of(config)?;
+    queue.patience(STATUS_TIMEOUT)?;
     let Answer::Status(status) = queue.ask(&Request::Status)? else { return Err(unexpected()) };
     say(&if json { json::line(&json::status(&status)) } else { show::status(&status) });
-    Ok(EX_OK)
+    Ok(if status.troubles.is_empty() { EX_OK } else { EX_FOUND })
 }
 
 /// Hold, release, retry, flush, priority.

@@ -245,6 +245,9 @@ pub(super) fn ran(order: &str, ran: &Ran) -> String {
 
 pub(super) fn status(status: &Status) -> String {
     let mut out = format!("posthaste {}\n", harmless(&status.version));
+    for trouble in &status.troubles {
+        let _ = writeln!(out, "TROUBLE: {}", harmless(trouble));
+    }
     out.push_str("process          pid      up  restarts  counters\n");
     for one in &status.processes {
         process(&mut out, one);

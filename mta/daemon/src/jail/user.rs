@@ -139,7 +139,7 @@ pub(super) fn follow(parent: Option<i32>) -> Result<(), JailError> {
 
 /// Ignores the signals that are not for this role (X190): a full disk's and a closed pipe's are errors
 /// of the call, and what a terminal sends to a whole group is for master to tell the others.
-pub(super) fn ignore(role: Role) {
+pub fn ignore(role: Role) {
     let of_terminal: &[libc::c_int] = match role {
         Role::Master => &[],
         _ => &[libc::SIGINT, libc::SIGHUP],

@@ -27,6 +27,8 @@ pub struct Start {
     pub directories: Vec<(Purpose, OwnedFd)>,
     /// Streams to peers.
     pub peers: Vec<(Role, u16, OwnedFd)>,
+    /// What queue is told of those that live.
+    pub lives: Vec<FromMaster>,
 }
 
 fn lost(what: &str) -> Error {
@@ -45,6 +47,7 @@ impl Start {
         rustix::io::fcntl_setfd(&control, rustix::io::FdFlags::CLOEXEC)?;
         let (mut handed, mut admin) = (None, None);
         let (mut listeners, mut directories, mut peers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lives = Vec::new();
         loop {
             let (message, fd) = match control.receive::<FromMaster>()? {
                 Received::Message(message, fd) => (message, fd),
@@ -60,12 +63,13 @@ impl Start {
                 FromMaster::AdminListener => admin = Some(fd()?),
                 FromMaster::Directory { purpose } => directories.push((purpose, fd()?)),
                 FromMaster::Peer { role, instance } => peers.push((role, instance, fd()?)),
+                told @ FromMaster::Lives { .. } => lives.push(told),
                 FromMaster::Drain => return Ok(None),
                 FromMaster::Begin => break,
             }
         }
         let handed = handed.ok_or_else(|| lost("the settings"))?;
-        Ok(Some(Start { control, handed, listeners, admin, directories, peers }))
+        Ok(Some(Start { control, handed, listeners, admin, directories, peers, lives }))
     }
 
     /// The directory for `purpose`.

@@ -233,6 +233,7 @@ fn limits(table: &Scope<'_>) -> Limits {
         data_timeout: table.time("data_timeout"),
         data_bytes_per_second_min: table.whole("data_bytes_per_second_min", 0),
         transaction_time_max: table.time("transaction_time_max"),
+        commit_timeout: table.time("commit_timeout"),
         junk_commands_max: table.count("junk_commands_max"),
         idle_commands_max: table.count("idle_commands_max"),
     }

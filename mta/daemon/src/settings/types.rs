@@ -214,6 +214,8 @@ pub struct Limits {
     pub data_bytes_per_second_min: u64,
     /// A transaction from MAIL to its end; our own time does not count.
     pub transaction_time_max: Duration,
+    /// Until a message that has come whole must be on the disk.
+    pub commit_timeout: Duration,
     /// Commands that are wrong before the session is ended with 421.
     pub junk_commands_max: u32,
     /// Commands that do nothing, such as NOOP, before each counts as wrong.

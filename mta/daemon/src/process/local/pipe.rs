@@ -76,7 +76,8 @@ fn standard_input(message: &Message, recipient: &Address) -> io::Result<File> {
 
 /// What we ignore, the program need not.
 fn default_signals() -> io::Result<()> {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGXFSZ, libc::SIGPIPE, libc::SIGCHLD] {
+    use libc::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGXFSZ, SIGPIPE, SIGCHLD, SIGUSR1, SIGUSR2] {
         // SAFETY: `signal` is async-signal-safe, SIG_DFL a valid disposition.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }

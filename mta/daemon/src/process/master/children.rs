@@ -48,12 +48,14 @@ pub struct Slot {
     pub life: Option<Life>,
     restart_wait: Duration,
     restart_at: Option<Instant>,
+    restarts: u32,
 }
 
 /// One life of a child.
 #[derive(Debug)]
 pub struct Life {
     process: Child,
+    started: Instant,
     /// To and from it.
     pub control: Control,
     /// Since when it has been at work: it said so.
@@ -96,6 +98,19 @@ impl std::fmt::Display for Death {
     }
 }
 
+impl Slot {
+    fn lives(&self) -> Option<FromMaster> {
+        let life = self.life.as_ref()?;
+        Some(FromMaster::Lives {
+            role: self.role,
+            instance: self.instance,
+            pid: life.process.id(),
+            restarts: self.restarts,
+            up_seconds: life.started.elapsed().as_secs(),
+        })
+    }
+}
+
 impl Children {
     /// The places, queue first: the others need it.
     pub fn new(receive: u16, send: u16) -> Children {
@@ -110,6 +125,7 @@ impl Children {
                 life: None,
                 restart_wait: RESTART_WAIT_FIRST,
                 restart_at: None,
+                restarts: 0,
             })
             .collect();
         Children { slots }
@@ -119,7 +135,8 @@ impl Children {
     pub fn start(&mut self, at: usize, supplies: &Supplies) -> Result<()> {
         let (role, instance) = (self.slots[at].role, self.slots[at].instance);
         let control = spawn(role).map(|(process, control)| {
-            let life = Life { process, control, ready: None, reloading: false };
+            let started = Instant::now();
+            let life = Life { process, started, control, ready: None, reloading: false };
             let slot = &mut self.slots[at];
             slot.restart_at = None;
             slot.life.insert(life).control.as_fd().try_clone_to_owned()
@@ -138,7 +155,23 @@ impl Children {
             // A peer that dies now is started and wired again by its own death.
             let _ = life.control.send(&FromMaster::Peer { role, instance }, Some(theirs.as_fd()));
         }
+        self.tell_who_lives(at, &control)?;
         control.send(&FromMaster::Begin, None)
+    }
+
+    /// Queue answers for all of us: it hears of everybody when it starts, then of each that does.
+    fn tell_who_lives(&self, at: usize, control: &Control) -> Result<()> {
+        if self.slots[at].role == Role::Queue {
+            return self
+                .slots
+                .iter()
+                .filter_map(Slot::lives)
+                .try_for_each(|it| control.send(&it, None));
+        }
+        if let Some(lives) = self.slots[at].lives() {
+            self.tell(&[Role::Queue], &lives, None);
+        }
+        Ok(())
     }
 
     /// A slot whose child has ended and is not buried yet; what it said last can still be heard.
@@ -158,6 +191,7 @@ impl Children {
         let restart_in = slot.restart_wait;
         slot.restart_wait = (slot.restart_wait * 2).min(RESTART_WAIT_MAX);
         slot.restart_at = Some(now + restart_in);
+        slot.restarts = slot.restarts.saturating_add(1);
         let (role, instance, pid) = (slot.role, slot.instance, life.process.id());
         Some(Death { role, instance, pid, status, restart_in })
     }

@@ -3,6 +3,7 @@
 //! Must never parse anything: neither mail nor the settings file nor what a child relays of it.
 
 mod children;
+mod inherited;
 mod place;
 mod ports;
 mod prepare;
@@ -34,6 +35,8 @@ const RELOAD_WAIT: Duration = Duration::from_secs(2);
 
 /// Runs the mailer until it is told to stop.
 pub fn run(file: PathBuf, log_format: Option<crate::settings::LogFormat>) -> ExitCode {
+    inherited::take();
+    crate::jail::ignore(crate::jail::Role::Master);
     match Master::begin(file, log_format) {
         Ok(mut master) => master.attend(),
         Err(error) => {

@@ -42,8 +42,12 @@ pub enum PortError {
     NotASocket(PathBuf),
 }
 
-/// Binds an address of the settings, without listening yet.
+/// Binds an address of the settings, without listening yet, or takes the socket that was handed to
+/// us for it.
 pub fn bind_at(address: &ListenAddress) -> Result<OwnedFd, PortError> {
+    if let Some(socket) = super::inherited::at(address) {
+        return Ok(socket);
+    }
     match address {
         ListenAddress::Tcp(address) => tcp(*address).map_err(|error| PortError::Bind {
             address: address.to_string(),

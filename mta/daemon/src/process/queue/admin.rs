@@ -5,6 +5,7 @@
 use super::Shared;
 use bytes::BytesMut;
 use link::admin::{self, Answer, Request, Status};
+use link::control::Role;
 use mail::MessageId;
 use scheduler::Order;
 use std::cell::{Cell, RefCell};
@@ -14,15 +15,20 @@ use std::io::Result;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use world::Clock;
 
 /// Command lines at once.
 const GUESTS_MAX: usize = 64;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
+/// Who does not take an answer for so long is let go.
+const DEAFNESS_MAX: Duration = Duration::from_secs(30);
+/// Who asks nothing for so long makes room when all places are taken: a person may think longer.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Questions that wait for a read or a commit, by number.
 #[derive(Default)]
@@ -52,25 +58,25 @@ pub fn serve(shared: Rc<Shared>, socket: OwnedFd) -> Result<impl Future<Output =
     let socket = std::os::unix::net::UnixListener::from(socket);
     socket.set_nonblocking(true)?;
     let listener = UnixListener::from_std(socket)?;
-    let places = Arc::new(tokio::sync::Semaphore::new(GUESTS_MAX));
+    let places = Arc::new(Semaphore::new(GUESTS_MAX));
     Ok(async move {
         loop {
             let Ok(place) = places.clone().acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((guest, _)) => {
-                    let shared = shared.clone();
+                    let (shared, places) = (shared.clone(), places.clone());
                     tokio::task::spawn_local(async move {
                         let _place = place;
-                        let _ = attend(&shared, guest).await;
+                        let _ = attend(&shared, guest, &places).await;
                     });
                 }
-                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
         }
     })
 }
 
-async fn attend(shared: &Shared, mut guest: UnixStream) -> Result<()> {
+async fn attend(shared: &Shared, mut guest: UnixStream, places: &Semaphore) -> Result<()> {
     let mut input = BytesMut::new();
     loop {
         match admin::decode_request(&mut input) {
@@ -80,21 +86,28 @@ async fn attend(shared: &Shared, mut guest: UnixStream) -> Result<()> {
                     let refused = Answer::Refused(format!("the answer cannot be sent: {error}"));
                     admin::encode(&refused).expect("a short text makes a short frame")
                 });
-                guest.write_all(&frame).await?;
+                within_patience(guest.write_all(&frame)).await?;
             }
             Ok(None) => {
                 input.reserve(READ_BYTES);
-                if guest.read_buf(&mut input).await? == 0 {
-                    return Ok(());
+                match tokio::time::timeout(SILENCE_MAX, guest.read_buf(&mut input)).await {
+                    Ok(Ok(0)) => return Ok(()),
+                    Ok(read) => read.map(drop)?,
+                    Err(_) if places.available_permits() > 0 => {}
+                    Err(silent) => return Err(silent.into()),
                 }
             }
             Err(error) => {
                 let refused = Answer::Refused(error.to_string());
                 let frame = admin::encode(&refused).expect("a short text makes a short frame");
-                return guest.write_all(&frame).await;
+                return within_patience(guest.write_all(&frame)).await;
             }
         }
     }
+}
+
+async fn within_patience<T>(done: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(DEAFNESS_MAX, done).await.map_err(std::io::Error::from)?
 }
 
 async fn answer(shared: &Shared, request: Request) -> Answer {
@@ -173,19 +186,13 @@ fn status(shared: &Shared) -> Status {
         ("spool_broken", u64::from(usage.broken)),
         ("log_lines_dropped", shared.log.dropped()),
     ];
-    let queue_process = admin::Process {
-        role: "queue".into(),
-        number: 0,
-        pid: std::process::id(),
-        uptime_seconds: queue.uptime(shared.now()).as_secs(),
-        restarts: 0,
-        counters: counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-    };
-    let peers = shared.peers.names().into_iter().map(|(role, instance)| admin::Process {
-        role: role.name().to_owned(),
-        number: u32::from(instance),
-        ..admin::Process::default()
-    });
-    let processes = std::iter::once(queue_process).chain(peers).collect();
-    Status { version: env!("CARGO_PKG_VERSION").into(), processes }
+    let counters: Vec<_> =
+        counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let now = shared.now();
+    let mut processes = shared.health.processes(now.monotonic);
+    if let Some(ours) = processes.iter_mut().find(|one| one.role == Role::Queue.name()) {
+        ours.counters = counters;
+    }
+    let troubles = shared.health.troubles(&usage, now.monotonic);
+    Status { version: env!("CARGO_PKG_VERSION").into(), troubles, processes }
 }

@@ -108,7 +108,7 @@ fn start(
     let lane = Arc::new(Lane::default());
     for number in 0..threads {
         let (lane, mut disk, tell) = (lane.clone(), disk.another(), tell.clone());
-        if name == "commit" {
+        if matches!(name, "commit" | "bulk") {
             disk = disk.for_commits();
         }
         let work = move || {

@@ -4,13 +4,14 @@
 //!
 //! | accepts from | messages |
 //! |---|---|
-//! | master | `Settings`, `Peer`, `Drain` |
+//! | master | `Settings`, `Peer`, `Lives`, `Drain` |
 //! | receive | `Hello`, `Stage`, `Accept`, `Unstage`, `Question` |
 //! | send, local | `Hello`, `Result`, `Fetch` |
 //! | command line | `admin::Request` |
 
 mod admin;
 mod disk;
+mod health;
 mod peers;
 
 use super::child::{Orders, Start, runtime};
@@ -19,6 +20,7 @@ use crate::io::BUILD;
 use crate::jail::{self, Profile};
 use crate::log::{Log, Verb};
 use disk::{Done, Threads};
+use health::Health;
 use link::control::{FromMaster, Purpose, Role, ToMaster};
 use mail::Now;
 use peers::Peers;
@@ -52,6 +54,7 @@ pub struct Shared {
     moved: Notify,
     peers: Peers,
     questions: admin::Questions,
+    health: Health,
     clock: world::real::Clock,
     log: Log,
 }
@@ -89,7 +92,7 @@ async fn serve(
     mut threads: Threads,
     spool_settings: spool::Settings,
 ) -> Result<()> {
-    let Start { control, handed, admin, peers, .. } = start;
+    let Start { control, handed, admin, peers, lives, .. } = start;
     let clock = world::real::Clock;
     let orders = Orders::new(control)?;
     let queue = match open_patiently(&handed, &disk, spool_settings, &log).await {
@@ -108,9 +111,11 @@ async fn serve(
         moved: Notify::new(),
         peers: Peers::default(),
         questions: admin::Questions::default(),
+        health: Health::default(),
         clock,
         log,
     });
+    lives.iter().for_each(|told| shared.health.lives(told, shared.now().monotonic));
     for (role, instance, fd) in peers {
         peers::attend(&shared, role, instance, fd)?;
     }
@@ -217,6 +222,9 @@ async fn obey(orders: &Orders, shared: &Rc<Shared>) -> Result<()> {
             Some((FromMaster::Peer { role, instance }, Some(fd))) => {
                 peers::attend(shared, role, instance, fd)?;
             }
+            Some((told @ FromMaster::Lives { .. }, None)) => {
+                shared.health.lives(&told, shared.now().monotonic);
+            }
             Some((FromMaster::Settings, Some(fd))) => reload(shared, fd, orders)?,
             Some(_) => return Err(Error::other("master said what queue does not accept")),
         }
@@ -270,6 +278,7 @@ fn take(shared: &Shared, done: Done) {
     let mut queue = shared.queue.borrow_mut();
     match done {
         Done::Io(done) => {
+            shared.health.answered(&done);
             if matches!(done.work, spool::Work::Write { sync: true, .. }) {
                 faults::reach(Point::Committed);
             }
@@ -287,7 +296,10 @@ fn run_machines(shared: &Shared, threads: &Threads, now: Now) {
         while let Some(output) = queue.poll() {
             moved = true;
             match output {
-                Output::Io(io) => threads.io(io),
+                Output::Io(io) => {
+                    shared.health.asked(&io, now.monotonic);
+                    threads.io(io);
+                }
                 Output::Read(read) => threads.read(read),
                 Output::Log(logged) => write(&shared.log, &logged),
                 Output::Answer(question, answer) => shared.questions.answer(question, answer),

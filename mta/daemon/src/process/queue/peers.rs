@@ -28,13 +28,6 @@ struct Peer {
 }
 
 impl Peers {
-    /// Who is there.
-    pub fn names(&self) -> Vec<(Role, u16)> {
-        let mut names: Vec<_> = self.0.borrow().keys().copied().collect();
-        names.sort_unstable();
-        names
-    }
-
     /// All streams have ended.
     pub fn all_gone(&self) -> bool {
         self.0.borrow().values().all(|peer| peer.task.is_finished())

@@ -255,6 +255,9 @@ impl Conversation {
         if self.shared.memory.is_full() {
             return self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
         }
+        if self.shared.promises.is_stuck() {
+            return self.answer(Verdict::Defer(refusal_reply(Refusal::Trouble)));
+        }
         let number = self.shared.promises.begin();
         self.transaction = Some(Transaction {
             number,
@@ -296,8 +299,8 @@ impl Conversation {
         let Some(transaction) = &self.transaction else { return };
         let credit = self.shared.promises.credit(transaction.number);
         let verdict = match tokio::time::timeout(QUEUE_WAIT, credit).await {
-            Ok(()) => Verdict::Accept,
-            Err(_) => Verdict::Defer(refusal_reply(Refusal::Trouble)),
+            Ok(()) if !self.shared.promises.is_stuck() => Verdict::Accept,
+            Ok(()) | Err(_) => Verdict::Defer(refusal_reply(Refusal::Trouble)),
         };
         self.answer(verdict);
     }
@@ -307,7 +310,11 @@ impl Conversation {
         transaction.staged = true;
         self.shared.promises.stage(transaction.number, bytes);
         // The session is asked for more only when there is credit for it.
-        self.shared.promises.credit(transaction.number).await;
+        if !self.shared.promises.credit_in_time(transaction.number).await {
+            let text = "Queue trouble, closing; try again later";
+            let now = self.now();
+            self.session.hang_up(&Reply::new(421, Enhanced(4, 3, 0), text), now);
+        }
     }
 
     async fn end(&mut self, end: BodyEnd) -> Next {

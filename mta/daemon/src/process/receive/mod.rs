@@ -203,6 +203,7 @@ impl Doors {
     fn open(&mut self, handed: &Handed, listeners: Vec<(u16, OwnedFd)>) -> io::Result<()> {
         self.close();
         self.shared.memory.bound(share_of_memory(&handed.settings));
+        self.shared.promises.bound(handed.settings.limits.commit_timeout);
         for (index, fd) in listeners {
             let Some(listen) = handed.settings.listen.get(usize::from(index)) else { continue };
             let unix = matches!(listen.address, ListenAddress::Unix(_));

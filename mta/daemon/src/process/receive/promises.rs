@@ -7,9 +7,10 @@ use crate::io::stream::Stream;
 use link::receive::{ReceiverEnd, ReceiverEvent, Refusal};
 use mail::{Durable, Envelope, Instant};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 use world::Clock;
 
@@ -29,10 +30,27 @@ pub enum Answer {
 pub struct Promises {
     end: RefCell<ReceiverEnd>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<Answer>>>,
+    /// The same, by how long they wait.
+    since: RefCell<BTreeSet<(Instant, u64)>>,
+    patience: Cell<Duration>,
     next_number: Cell<u64>,
     output: Notify,
     credit: Notify,
     clock: world::real::Clock,
+}
+
+/// A session waits no more, whyever: what is answered later is queued all the same.
+struct Leave<'a> {
+    promises: &'a Promises,
+    since: Instant,
+    number: u64,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.promises.waiting.borrow_mut().remove(&self.number);
+        self.promises.since.borrow_mut().remove(&(self.since, self.number));
+    }
 }
 
 impl Promises {
@@ -41,6 +59,8 @@ impl Promises {
         Rc::new(Promises {
             end: RefCell::new(ReceiverEnd::new(crate::io::BUILD, origin)),
             waiting: RefCell::default(),
+            since: RefCell::default(),
+            patience: Cell::new(Duration::MAX),
             next_number: Cell::new(1),
             output: Notify::new(),
             credit: Notify::new(),
@@ -51,6 +71,22 @@ impl Promises {
     /// A number for a new transaction.
     pub fn begin(&self) -> u64 {
         self.next_number.replace(self.next_number.get() + 1)
+    }
+
+    /// An answer is waited for so long.
+    pub fn bound(&self, patience: Duration) {
+        self.patience.set(patience);
+    }
+
+    /// Nobody is to bring new mail: what was handed over has waited for half of the patience.
+    pub fn is_stuck(&self) -> bool {
+        let first = self.since.borrow().first().map(|(since, _)| *since);
+        first.is_some_and(|since| self.now().since(since) >= self.patience.get() / 2)
+    }
+
+    /// Waits until this session may hand over more; `false` when that took too long.
+    pub async fn credit_in_time(&self, number: u64) -> bool {
+        tokio::time::timeout(self.patience.get(), self.credit(number)).await.is_ok()
     }
 
     /// Waits until this session may hand over more.
@@ -81,11 +117,17 @@ impl Promises {
     /// Hands over the rest and the envelope, and waits for what becomes of it.
     pub async fn accept(&self, number: u64, envelope: Envelope, last: &[u8]) -> Answer {
         let (tell, told) = oneshot::channel();
+        let since = self.now();
         self.waiting.borrow_mut().insert(number, tell);
+        self.since.borrow_mut().insert((since, number));
+        let _leave = Leave { promises: self, since, number };
         self.end.borrow_mut().accept(number, envelope, last);
         self.dispatch();
         self.output.notify_one();
-        told.await.unwrap_or(Answer::Abandoned)
+        match tokio::time::timeout(self.patience.get(), told).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => Answer::Abandoned,
+        }
     }
 
     /// Serves one stream to a queue process after the other, for ever.

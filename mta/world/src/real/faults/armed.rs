@@ -47,6 +47,8 @@ pub const PANIC: u64 = 2;
 pub const FORBIDDEN: u64 = 3;
 /// [`ACTION`]: it panics, and the step stays armed.
 pub const PANIC_ALWAYS: u64 = 4;
+/// [`ACTION`]: each thread that gets there stops, until it is thawed.
+pub const FREEZE_ALL: u64 = 5;
 
 /// Between two looks of a frozen thread.
 const FROZEN_REST: Duration = Duration::from_millis(1);
@@ -84,9 +86,9 @@ pub fn reach(point: Point, key: impl FnOnce() -> u64) {
         return;
     }
     let action = page[ACTION].load(SeqCst);
-    if last && action == PANIC_ALWAYS {
+    if last && matches!(action, PANIC_ALWAYS | FREEZE_ALL) {
         page[DONE].fetch_add(1, SeqCst);
-        panic!("told to by a test");
+        return act(page, action);
     }
     if page[STEPS + 2 * step + 1].fetch_sub(1, SeqCst) != 1 {
         return;
@@ -100,12 +102,12 @@ pub fn reach(point: Point, key: impl FnOnce() -> u64) {
 
 fn act(page: &Page, action: u64) {
     match action {
-        FREEZE => {
+        FREEZE | FREEZE_ALL => {
             while page[THAW].load(SeqCst) == 0 {
                 std::thread::sleep(FROZEN_REST);
             }
         }
-        PANIC => panic!("told to by a test"),
+        PANIC | PANIC_ALWAYS => panic!("told to by a test"),
         FORBIDDEN => {
             let _ = rustix::net::socket(
                 rustix::net::AddressFamily::NETLINK,

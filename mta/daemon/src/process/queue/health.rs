@@ -1,0 +1,85 @@
+//! How the mailer is: who lives, and what is not as it should be. `posthaste status` shows it.
+//!
+//! Must never wait for anything: it is asked when others hang.
+
+use link::admin;
+use link::control::{FromMaster, Role};
+use mail::Instant;
+use spool::{Class, Io, IoDone};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A write or sync that takes longer is told.
+const DISK_PATIENCE: Duration = Duration::from_secs(3);
+
+/// What is known of it.
+#[derive(Default)]
+pub struct Health {
+    /// What clients wait for: since when the disk has been asked, by the number of the I/O.
+    asked: RefCell<BTreeMap<u64, Instant>>,
+    lives: RefCell<BTreeMap<(Role, u16), Life>>,
+}
+
+struct Life {
+    pid: u32,
+    restarts: u32,
+    since: Instant,
+    up_seconds: u64,
+}
+
+impl Health {
+    /// The disk was asked for something.
+    pub fn asked(&self, io: &Io, now: Instant) {
+        if io.class != Class::Background {
+            self.asked.borrow_mut().insert(io.id, now);
+        }
+    }
+
+    /// It has answered.
+    pub fn answered(&self, done: &IoDone) {
+        self.asked.borrow_mut().remove(&done.id);
+    }
+
+    /// Master has told who lives.
+    pub fn lives(&self, told: &FromMaster, now: Instant) {
+        if let FromMaster::Lives { role, instance, pid, restarts, up_seconds } = *told {
+            let life = Life { pid, restarts, since: now, up_seconds };
+            self.lives.borrow_mut().insert((role, instance), life);
+        }
+    }
+
+    /// One line for each process, without counters; queue first.
+    pub fn processes(&self, now: Instant) -> Vec<admin::Process> {
+        let lives = self.lives.borrow();
+        let mut processes: Vec<_> = lives
+            .iter()
+            .map(|((role, instance), life)| admin::Process {
+                role: role.name().to_owned(),
+                number: u32::from(*instance),
+                pid: life.pid,
+                uptime_seconds: life.up_seconds + now.since(life.since).as_secs(),
+                restarts: life.restarts,
+                counters: Vec::new(),
+            })
+            .collect();
+        processes.sort_by_key(|one| one.role != Role::Queue.name());
+        processes
+    }
+
+    /// What is not as it should be.
+    pub fn troubles(&self, usage: &spool::Usage, now: Instant) -> Vec<String> {
+        let mut troubles = Vec::new();
+        let waited = self.asked.borrow().values().map(|asked| now.since(*asked)).max();
+        if let Some(waited) = waited.filter(|waited| *waited >= DISK_PATIENCE) {
+            troubles.push(format!("the disk has not answered for {} s", waited.as_secs()));
+        }
+        if usage.broken {
+            troubles.push("commits fail: new mail gets 451".to_owned());
+        }
+        if usage.full {
+            troubles.push("the disk is full: new mail gets 452".to_owned());
+        }
+        troubles
+    }
+}
