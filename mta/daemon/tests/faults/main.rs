@@ -12,6 +12,8 @@ mod clock;
 #[cfg(debug_assertions)]
 mod failpoints;
 mod field;
+mod operators;
+mod process;
 
 /// The name of the file of faults is what a release build must not know (the compiler sees to it
 /// in `world/src/real/faults`, `cargo xtask tidy` to that).

@@ -4,11 +4,12 @@
 
 use super::{Client, PATIENCE, Sink, free_port, token, until};
 use serde_json::Value;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, Once};
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 const POSTHASTE: &str = env!("CARGO_BIN_EXE_posthaste");
@@ -32,6 +33,12 @@ pub struct Setup {
     pub spool: String,
     /// The state directory, where it is not to lie beside the settings.
     pub state: Option<PathBuf>,
+    /// The port is held by the test and handed over, as systemd does it.
+    pub listener: Option<Arc<TcpListener>>,
+    /// Standard error; a file `log` where empty.
+    pub stderr: Option<Arc<std::fs::File>>,
+    /// Runs before the program, with it as its arguments.
+    pub wrapper: Vec<String>,
 }
 
 /// A running daemon. `local.test` is delivered to Maildirs, `sink.test` to the sink,
@@ -84,7 +91,8 @@ impl Daemon {
         AT_EXIT.call_once(|| assert_eq!(unsafe { libc::atexit(clean_up) }, 0));
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(token("daemon"));
         std::fs::create_dir_all(&directory).unwrap();
-        let port = free_port();
+        let held = setup.listener.as_ref().map(|listener| listener.local_addr().unwrap().port());
+        let port = held.unwrap_or_else(free_port);
         std::fs::write(directory.join("posthaste.toml"), settings(&setup, &directory, port))
             .unwrap();
         let child = Mutex::new(spawn(&setup, &directory));
@@ -336,17 +344,47 @@ fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
+/// The program, behind its wrapper, with the listening socket where there is one.
+fn program(setup: &Setup) -> Command {
+    let mut words = setup.wrapper.clone();
+    if setup.listener.is_some() {
+        let handed = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\"";
+        words.extend(["sh", "-c", handed, "sh"].map(String::from));
+    }
+    words.push(POSTHASTE.into());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    if let Some(fd) = setup.listener.as_ref().map(|listener| listener.as_raw_fd()) {
+        // SAFETY: dup2 is async-signal-safe and touches descriptors of the new process alone. The
+        // listener is not descriptor 3 itself: that one is long taken in a test program.
+        unsafe {
+            command.pre_exec(move || match libc::dup2(fd, 3) {
+                -1 => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            });
+        }
+    }
+    command
+}
+
+fn stderr(setup: &Setup, log: std::fs::File) -> Stdio {
+    match &setup.stderr {
+        Some(file) => file.try_clone().unwrap().into(),
+        None => log.into(),
+    }
+}
+
 fn spawn(setup: &Setup, directory: &Path) -> Child {
     let log =
         std::fs::OpenOptions::new().create(true).append(true).open(directory.join("log")).unwrap();
-    let mut command = Command::new(POSTHASTE);
+    let mut command = program(setup);
     command
         .args(["run", "--log", "json", "--config"])
         .arg(directory.join("posthaste.toml"))
         .envs(setup.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
-        .stderr(log)
+        .stderr(stderr(setup, log))
         .process_group(0);
     let child = command.spawn().unwrap();
     let mut left = LEFT.lock().unwrap();

@@ -11,7 +11,7 @@ pub use world::real::faults::Point;
 use world::real::faults::armed::{
     ACTION, BYTES, DONE, ENVIRONMENT, KEY, OFFSET, STEP, STEPS, STEPS_MAX, THAW,
 };
-pub use world::real::faults::armed::{FORBIDDEN, FREEZE, PANIC, PANIC_ALWAYS};
+pub use world::real::faults::armed::{FORBIDDEN, FREEZE, FREEZE_ALL, PANIC, PANIC_ALWAYS};
 
 /// The file of faults of one daemon.
 pub struct Faults {
