@@ -296,6 +296,61 @@ fn n104_segments_of_any_size_make_the_same_message() {
 }
 
 #[test]
+fn n104_a_way_that_cuts_and_delays_both_directions_changes_nothing() {
+    let place = patient();
+    let port = rough_way(place.daemon.port);
+    for by_bdat in [false, true] {
+        let token = token("n104");
+        let body = format!("Subject: x\r\n\r\n{}\r\n..dot\r\nend\r\n", "y\r\n".repeat(2_000));
+        let mut client = Client::ready(port);
+        client.envelope(&format!("{token}@client.test"), "b@sink.test");
+        if by_bdat {
+            client.send(format!("BDAT {} LAST\r\n{}", body.len(), body));
+        } else {
+            client.ask("DATA", 354);
+            client.send(body.replace("..dot", "...dot") + ".\r\n");
+        }
+        client.expect(250);
+        client.ask("QUIT", 221);
+        let arrived = place.sink.wait(&token);
+        assert!(arrived.text().ends_with(&body), "{}", arrived.text());
+    }
+}
+
+/// A port whose connections lead to another's, in pieces of any size and with pauses: what is
+/// lost on a network or comes in another order is to TCP's user no more than that.
+fn rough_way(to: u16) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let carry = |mut from: std::net::TcpStream, mut to: std::net::TcpStream, mut chance: u64| {
+        to.set_nodelay(true).unwrap();
+        let mut room = [0; 700];
+        loop {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let piece = (chance >> 33) as usize % room.len() + 1;
+            std::thread::sleep(Duration::from_millis(chance >> 40 & 7));
+            match from.read(&mut room[..piece]) {
+                Ok(count) if count > 0 => {
+                    if std::io::Write::write_all(&mut to, &room[..count]).is_err() {
+                        return;
+                    }
+                }
+                _ => return drop(to.shutdown(std::net::Shutdown::Write)),
+            }
+        }
+    };
+    std::thread::spawn(move || {
+        for (number, client) in listener.incoming().flatten().enumerate() {
+            let server = std::net::TcpStream::connect(("127.0.0.1", to)).unwrap();
+            let (back, forth) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || carry(client, server, number as u64));
+            std::thread::spawn(move || carry(back, forth, number as u64 + 7));
+        }
+    });
+    port
+}
+
+#[test]
 fn n105_who_is_silent_after_354_hears_421_in_time() {
     let place = impatient();
     let user = token("n105");

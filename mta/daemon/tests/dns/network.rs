@@ -2,6 +2,7 @@
 //!
 //! Must never change the network of the machine.
 
+use crate::support::until;
 use std::process::Command;
 
 /// Of each of these any address can be listened at, without being an interface's.
@@ -21,6 +22,11 @@ pub fn own() -> bool {
     ip(&format!("route add local {NET} dev lo"));
     for address in OWN {
         ip(&format!("address add {address} dev lo"));
+    }
+    // The kernel takes a moment until an IPv6 address may be used.
+    for address in OWN.map(|address| address.split('/').next().unwrap()) {
+        let place: std::net::IpAddr = address.parse().unwrap();
+        until(address, || std::net::UdpSocket::bind((place, 0)).ok());
     }
     // A way to the rest of IPv6, so that such addresses are used; it leads nowhere.
     ip("-6 route add default dev lo");

@@ -111,7 +111,7 @@ fn d160_a_destination_that_stays_down_is_told_of_twice_and_double_bounces_end() 
     let dead = crate::support::free_port();
     let setup = Setup {
         routes: format!("[[route]]\ndomain = \"*\"\nto = \"smtp:127.0.0.1:{dead}\"\n"),
-        tables: format!("{HURRY}delay_notice = \"2s\"\nexpire = \"5s\"\n"),
+        tables: format!("{HURRY}delay_notice = \"1s\"\nexpire = \"8s\"\n"),
         ..Setup::default()
     };
     let daemon = Daemon::start(setup);

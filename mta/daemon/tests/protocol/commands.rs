@@ -166,6 +166,38 @@ fn p035_the_bytes_count_and_not_what_size_said() {
         client.expect(code);
     }
     place().daemon.works_and_has_nothing_for(&user);
+    // Who announces the most that may come, and sends little, takes nothing from the others.
+    let announce = |_| {
+        let mut client = Client::ready(port());
+        client.ask(&format!("MAIL FROM:<a@client.test> SIZE={MESSAGE_BYTES_MAX}"), 250);
+        client.ask("RCPT TO:<announced@local.test>", 250);
+        client
+    };
+    let before = blocks(&place().daemon.directory.join("state"));
+    let liars: Vec<Client> = (0..200).map(announce).collect();
+    place().daemon.works();
+    let grown = blocks(&place().daemon.directory.join("state")).saturating_sub(before);
+    assert!(
+        grown < 200 * MESSAGE_BYTES_MAX as u64 / 4,
+        "{grown} bytes for what was only announced"
+    );
+    for mut client in liars {
+        client.ask("DATA", 354);
+        client.send("Subject: x\r\n\r\nten bytes.\r\n.\r\n");
+        client.expect(250);
+    }
+}
+
+/// What all files below a directory take.
+fn blocks(directory: &std::path::Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(data) if data.is_dir() => blocks(&entry.path()),
+        Ok(data) => data.blocks() * 512,
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
 }
 
 #[test]
