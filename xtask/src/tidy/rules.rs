@@ -172,7 +172,9 @@ pub fn faults(sources: &[Source], manifest: &str) -> Vec<String> {
             complaints.push(format!("{}: compiles without debug assertions", source.path));
         }
     }
-    if manifest.contains("debug-assertions") {
+    let (_, release) = manifest.split_once("[profile.release]").unwrap_or_default();
+    let release = release.split("\n[").next().unwrap_or_default();
+    if release.contains("debug-assertions") {
         complaints.push("Cargo.toml: debug-assertions would put faults into a release".into());
     }
     complaints
@@ -221,7 +223,10 @@ mod tests {
         let proof = "#[cfg(not(debug_assertions))]\ncompile_error!(\"no\");";
         let right = || [home("mod", guarded), home("armed", proof)];
         assert_eq!(faults(&right(), "[profile.release]"), Vec::<String>::new());
-        assert_eq!(faults(&right(), "debug-assertions = true").len(), 1);
+        let bad = "[profile.release]\ndebug-assertions = true\n[profile.quick]\n";
+        assert_eq!(faults(&right(), bad).len(), 1);
+        let other = "[profile.release]\n[profile.quick]\ndebug-assertions = true\n";
+        assert_eq!(faults(&right(), other), Vec::<String>::new());
         assert_eq!(faults(&[home("mod", "pub mod armed;")], "").len(), 1);
         assert_eq!(faults(&[home("armed", "")], "").len(), 1);
         let elsewhere = Source::new("mta/daemon/src/a.rs", "#[cfg(debug_assertions)]\nuse armed;");
