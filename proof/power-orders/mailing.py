@@ -47,21 +47,24 @@ class Daemon:
         self.program, self.config = program, directory / "posthaste.toml"
         self.config.write_text(SETTINGS.format(state=state, commits=commits))
         self.log = open(directory / "daemon.log", "ab")
-        self.start()
 
     def start(self):
-        # A session of its own, so that kill reaches every role.
-        self.process = subprocess.Popen([self.program, "run", "--config", self.config], stderr=self.log,
-                                        stdout=self.log, stdin=subprocess.DEVNULL, start_new_session=True)
+        """Starts it and waits for its banner; gives itself."""
+        self.spawn()
         end = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < end and self.process.poll() is None:
             try:
                 with socket.create_connection(("127.0.0.1", SMTP_PORT), 1) as probe:
                     if probe.recv(3) == b"220":
-                        return
+                        return self
             except OSError:
                 time.sleep(0.01)
         raise RuntimeError(f"the daemon does not answer; see {self.log.name}")
+
+    def spawn(self):
+        # A session of its own, so that kill reaches every role.
+        self.process = subprocess.Popen([self.program, "run", "--config", self.config], stderr=self.log,
+                                        stdout=self.log, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def kill(self):
         os.killpg(self.process.pid, signal.SIGKILL)
@@ -132,14 +135,24 @@ class Client(threading.Thread):
     def run(self):
         connection = None
         for number in self.numbers:
+            connection = connection or self.connect()
             token, recipient, body = self.ledger.compose(self.chance, number)
             try:
-                connection = connection or Connection()
                 if connection.send(f"s.{token}@sink.test", recipient, body):
                     self.ledger.promised[token] = self.ledger.entries()
             except OSError:
                 connection = None
-                time.sleep(0.05)
+
+    def connect(self):
+        """Waits for a daemon that has been killed to come back."""
+        end = time.monotonic() + START_SECONDS_MAX
+        while True:
+            try:
+                return Connection()
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
 
 class Connection:

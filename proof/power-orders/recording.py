@@ -2,6 +2,7 @@
 storage daemon running."""
 import json
 import os
+import random
 import shutil
 import time
 
@@ -11,6 +12,8 @@ import writelog
 
 PROBES = 100
 CLIENTS = 12
+# Of the whole daemon: while it makes its spool, and under load.
+KILLS_AT_START, KILLS = 3, 6
 
 
 def probe_flushes(mount, entries):
@@ -33,6 +36,14 @@ def commits(options):
     return 1 << options.seed // 4 % 4
 
 
+def kill_at_start(daemon, chance):
+    """A spool is made by several starts, each killed a little later than the one before."""
+    for number in range(1, KILLS_AT_START + 1):
+        daemon.spawn()
+        time.sleep(chance.uniform(0, 0.06) * number)
+        daemon.kill()
+
+
 def load(ledger, daemon, options):
     """One client; then several, amid which the daemon is killed; then the next hop that was down is up."""
     third = options.messages // 3
@@ -40,7 +51,7 @@ def load(ledger, daemon, options):
     run_clients([mailing.Client(ledger, range(third), options.seed)])
     clients = [mailing.Client(ledger, range(third + at, 2 * third, CLIENTS), options.seed * 100 + at)
                for at in range(CLIENTS)]
-    run_clients(clients, lambda: kill_and_start(daemon, ledger, third + third // 2))
+    run_clients(clients, lambda: kill_and_start(daemon, ledger, range(third, 2 * third, third // KILLS)))
     sinks.append(mailing.Sink(mailing.DOWN_PORT, ledger))
     daemon.queue("flush")
     run_clients([mailing.Client(ledger, range(2 * third, options.messages), options.seed + 1)])
@@ -56,11 +67,12 @@ def run_clients(clients, meanwhile=lambda: None):
         client.join()
 
 
-def kill_and_start(daemon, ledger, after):
-    while len(ledger.sent) < after:
-        time.sleep(0.005)
-    daemon.kill()
-    daemon.start()
+def kill_and_start(daemon, ledger, moments):
+    for moment in moments:
+        while len(ledger.sent) < moment:
+            time.sleep(0.005)
+        daemon.kill()
+        daemon.start()
 
 
 def record(filesystem, directory, options):
@@ -77,6 +89,8 @@ def record(filesystem, directory, options):
     begin = ledger.entries()
     daemon = mailing.Daemon(options.daemon, mount / "state", directory, commits(options))
     try:
+        kill_at_start(daemon, random.Random(options.seed))
+        daemon.start()
         sinks = load(ledger, daemon, options)
         daemon.stop()
     finally:

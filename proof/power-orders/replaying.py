@@ -118,7 +118,7 @@ class Replay:
         ledger = mailing.Ledger(lambda: 0)
         ledger.sent = self.case.sent
         sinks = [mailing.Sink(port, ledger) for port in (mailing.SINK_PORT, mailing.DOWN_PORT)]
-        daemon = mailing.Daemon(self.options.daemon, state, self.directory, recording.commits(self.options))
+        daemon = mailing.Daemon(self.options.daemon, state, self.directory, recording.commits(self.options)).start()
         try:
             drained = self.wait_empty(daemon)
             daemon.stop()
