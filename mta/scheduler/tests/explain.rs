@@ -116,6 +116,24 @@ fn behind_the_total_limit_it_is_the_process_limit() {
 }
 
 #[test]
+fn behind_destinations_that_have_not_answered_it_is_their_share_of_the_process_limit() {
+    let mut bench = Bench::new(Settings { attempts_in_flight_max: 8, ..plain() });
+    for id in 1..10 {
+        bench.send(mail(id, "a@a.test", &[&format!("b@d{id}.test")]));
+    }
+    let flying = bench.attempts();
+    assert_eq!(flying.len(), 6, "a quarter is kept for those that answer");
+    assert_eq!(gate(&bench, 9), Gate::ProcessLimit { attempts_in_flight_max: 6 });
+    // Each that answers makes room.
+    bench.answer(&flying[0], common::delivered());
+    assert_eq!(bench.attempts().len(), 1);
+    bench.send(mail(20, "a@a.test", &["b@d1.test"]));
+    bench.send(mail(21, "a@a.test", &["b@d1.test"]));
+    bench.send(mail(22, "a@a.test", &["b@d1.test"]));
+    assert_eq!(bench.attempts().len(), 2, "the quarter, and no more than there are in all");
+}
+
+#[test]
 fn before_the_next_poll_it_is_its_turn_or_its_route() {
     let mut bench = Bench::new(plain());
     bench.send(mail(1, "a@a.test", &["b@b.test"]));
