@@ -416,6 +416,8 @@ pub struct QueueEnd {
     staged: HashMap<u64, Staged>,
     /// Refused before their end: what still comes of them is dropped, up to the end.
     dropped: HashSet<u64>,
+    /// Asked about while they are with the spool.
+    asked: HashSet<u64>,
     output: VecDeque<Bytes>,
     events: VecDeque<QueueEvent>,
     /// Credit to be given back with the next answer.
@@ -432,6 +434,7 @@ impl QueueEnd {
             outstanding_bytes: 0,
             staged: HashMap::new(),
             dropped: HashSet::new(),
+            asked: HashSet::new(),
             output: VecDeque::new(),
             events: VecDeque::new(),
             freed: 0,
@@ -521,6 +524,9 @@ impl QueueEnd {
     /// Bytes of a body that is not yet at its end have gone to the log: the session may go on.
     pub fn taken(&mut self, transaction: TransactionId, bytes: u64) {
         let number = transaction.number;
+        if !self.is_theirs(transaction) {
+            return;
+        }
         let Some(staged) = self.staged.get_mut(&number) else { return };
         let bytes = bytes.min(staged.cost);
         staged.cost -= bytes;
@@ -528,9 +534,29 @@ impl QueueEnd {
         self.output.push_back(frame::encode(&ToReceiver::Taken { number, bytes }, &[]));
     }
 
+    /// Whether it is the other end's own, and not one of a former life, whose numbers are used
+    /// again.
+    fn is_theirs(&self, transaction: TransactionId) -> bool {
+        self.origin == Some(transaction.origin)
+    }
+
+    /// A question that cannot be answered yet: [`QueueEnd::committed`] or [`QueueEnd::refused`]
+    /// will, although the message came over a former stream.
+    pub fn asked(&mut self, transaction: TransactionId) {
+        if self.is_theirs(transaction) {
+            self.asked.insert(transaction.number);
+        }
+    }
+
     /// The message is durable. The proof is spent here and made anew by the receiving end.
     pub fn committed(&mut self, durable: Durable) {
         let (number, message) = (durable.transaction().number, durable.message());
+        if !self.is_theirs(durable.transaction()) {
+            return;
+        }
+        if self.asked.remove(&number) {
+            return self.known(durable.transaction(), message);
+        }
         let Some(staged) = self.staged.get(&number) else { return };
         let checksum = staged.checksum;
         self.free(number);
@@ -548,6 +574,10 @@ impl QueueEnd {
     /// still comes of it as well: a body that lacks a piece must never be accepted.
     pub fn refused(&mut self, transaction: TransactionId, refusal: Refusal) {
         let number = transaction.number;
+        if !self.is_theirs(transaction) {
+            return;
+        }
+        self.asked.remove(&number);
         let ended = self.staged.get(&number).is_none_or(|staged| staged.ended);
         let unstaged = QueueEvent::Unstage { transaction };
         if !ended && !self.events.contains(&unstaged) {
@@ -703,6 +733,47 @@ mod tests {
         receiver.accept(2, envelope(), b"end");
         let refused = ReceiverEvent::Refused { number: 2, refusal: Refusal::Trouble };
         assert_eq!(receiver.poll(), Some(refused));
+    }
+
+    #[test]
+    fn what_becomes_of_a_former_life_s_message_is_not_said_to_the_one_with_its_number() {
+        let mut queue = meet(&mut ReceiverEnd::new(1, 8));
+        let former = TransactionId { origin: 8, number: 1 };
+        let mut receiver = ReceiverEnd::new(1, 9);
+        queue = QueueEnd::new(queue.build, queue.credit_bytes);
+        receiver.connected(NOW);
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        receiver.handle(&mut carry(queue.output())).unwrap();
+        receiver.accept(1, envelope(), b"another");
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        handed_over(&mut queue);
+        queue.committed(Durable::proven(MessageId(5), former));
+        queue.refused(former, Refusal::Full);
+        queue.taken(former, 5);
+        assert!(queue.output().is_empty());
+        queue.committed(Durable::proven(MessageId(6), TransactionId { origin: 9, number: 1 }));
+        receiver.handle(&mut carry(queue.output())).unwrap();
+        let told = std::iter::from_fn(|| receiver.poll());
+        let promised: Vec<_> =
+            told.filter(|event| matches!(event, ReceiverEvent::Promised { .. })).collect();
+        assert_eq!(promised.len(), 1);
+    }
+
+    #[test]
+    fn a_message_that_is_with_the_spool_is_answered_over_the_next_stream() {
+        let mut receiver = ReceiverEnd::new(1, 9);
+        let mut queue = meet(&mut receiver);
+        receiver.accept(1, envelope(), b"small");
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        let transaction = handed_over(&mut queue);
+        receiver.disconnected(NOW);
+        let mut queue = meet(&mut receiver);
+        assert_eq!(queue.poll(), Some(QueueEvent::Question { transaction }));
+        queue.asked(transaction);
+        queue.committed(Durable::proven(MessageId(5), transaction));
+        receiver.handle(&mut carry(queue.output())).unwrap();
+        let promised = |event| matches!(event, ReceiverEvent::Promised { number: 1, .. });
+        assert!(std::iter::from_fn(|| receiver.poll()).any(promised));
     }
 
     #[test]

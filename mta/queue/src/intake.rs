@@ -176,6 +176,9 @@ impl Queue {
     fn question(&mut self, instance: u16, transaction: TransactionId) {
         // Still on its way: the answer follows by itself.
         if self.receivers.pending.contains_key(&transaction) {
+            if let Some(end) = self.receivers.ends.get_mut(&instance) {
+                end.asked(transaction);
+            }
             return;
         }
         let known = self.spool.lookup_transaction(transaction);

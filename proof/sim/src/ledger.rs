@@ -246,7 +246,10 @@ impl Ledger {
             self.find(Check::Doubled, format!("{what} bounced twice and nothing went wrong"));
         }
         let early = |at: Instant| now.since(at) < expire.mul_f64(0.95);
-        if planned.fate != Fate::Refused && matches!(state, State::Promised(at) if early(at)) {
+        if planned.fate != Fate::Refused
+            && !self.clock_set
+            && matches!(state, State::Promised(at) if early(at))
+        {
             let text = format!("{what} bounced although there was time left to try");
             self.find(Check::Bounced, text);
         }
@@ -295,7 +298,8 @@ impl Ledger {
                 let planned = mail.recipients[index];
                 let ended = fate.deliveries > 0 || fate.bounces > 0;
                 let silent = mail.null_sender || planned.never_notify;
-                let hopeless = matches!(planned.fate, Fate::Refused | Fate::Never);
+                let hopeless =
+                    self.clock_set || matches!(planned.fate, Fate::Refused | Fate::Never);
                 if !ended && !(silent && (hopeless || expired_possible)) {
                     lost.push(format!("m{number}r{index} ({:?}) is nowhere", planned.fate));
                 }
