@@ -6,8 +6,11 @@
 
 mod mark;
 mod net;
+mod power;
+mod room;
 mod sink;
 mod source;
+mod subject;
 mod unstuff;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +25,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Tool {
+    /// Cuts the power of mailers under load and counts the promises that were broken. Needs root.
+    Power(power::Options),
     /// Takes mail in over SMTP or LMTP, counts it, and proves each marked message whole.
     Sink(sink::Options),
     /// Sends marked messages over SMTP or LMTP and says how fast they were taken.
@@ -30,6 +35,7 @@ enum Tool {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().tool {
+        Tool::Power(options) => power::run(options),
         Tool::Sink(options) => sink::run(options),
         Tool::Source(options) => source::run(options),
     }

@@ -124,6 +124,11 @@ impl Ledger {
         self.stats.messages
     }
 
+    /// Different recipients that a marked message has come to.
+    pub fn came(&self, token: Token) -> u32 {
+        self.deliveries.get(&token).copied().unwrap_or(0)
+    }
+
     /// The counts; with `expect`, a file of the source's `--accepted`, also what is lost.
     pub fn stats(&self, expect: Option<&Path>) -> Result<Stats> {
         let mut stats = self.stats.clone();
@@ -144,7 +149,7 @@ impl Ledger {
         for line in std::io::BufReader::new(file).lines() {
             let line = line?;
             let (token, promised) = line.split_once(' ').context("TOKEN RECIPIENTS is expected")?;
-            let came = self.deliveries.get(&token.parse()?).copied().unwrap_or(0);
+            let came = self.came(token.parse()?);
             lost += u64::from(came < promised.trim().parse()?);
         }
         Ok(lost)

@@ -6,12 +6,14 @@ mod fault;
 mod ledger;
 mod session;
 
+use crate::mark::Token;
 use crate::net::{Listener, Place};
 use anyhow::{Context, Result};
 use fault::{Delay, Drop, Faults, Refuse};
 use ledger::{Ledger, Stats};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
@@ -109,6 +111,59 @@ pub fn run(options: Options) -> Result<()> {
         wait(&shared, seconds, say).await?;
         say()
     })
+}
+
+/// A sink on a thread of its own, for a scenario that looks at it while it runs.
+pub struct Sink {
+    shared: Arc<Shared>,
+    stop: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sink {
+    /// Its ports are open when this returns.
+    pub fn start(options: Options) -> Result<Sink> {
+        let places = options.listen.clone();
+        let shared = Arc::new(shared(options)?);
+        let stop = Arc::new(Notify::new());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listeners = runtime.block_on(async { open(&places, false) })?;
+        let thread = {
+            let (shared, stop) = (shared.clone(), stop.clone());
+            std::thread::spawn(move || {
+                runtime.block_on(async {
+                    listeners.into_iter().for_each(|one| accept_all(one, shared.clone()));
+                    stop.notified().await;
+                });
+            })
+        };
+        Ok(Sink { shared, stop, thread: Some(thread) })
+    }
+
+    /// Transactions taken so far.
+    pub fn messages(&self) -> u64 {
+        self.shared.ledger().messages()
+    }
+
+    /// For each token, how many different recipients it has come to.
+    pub fn came(&self, tokens: impl Iterator<Item = Token>) -> Vec<u32> {
+        let ledger = self.shared.ledger();
+        tokens.map(|token| ledger.came(token)).collect()
+    }
+
+    /// The counts so far.
+    pub fn stats(&self) -> Result<Stats> {
+        self.shared.ledger().stats(None)
+    }
+}
+
+impl std::ops::Drop for Sink {
+    fn drop(&mut self) {
+        self.stop.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic there has been printed
+        }
+    }
 }
 
 fn shared(options: Options) -> Result<Shared> {

@@ -12,9 +12,12 @@ use message::Template;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tally::Tally;
+
+pub use tally::Promise;
 
 /// What the source is told on its command line.
 #[derive(clap::Args)]
@@ -85,12 +88,16 @@ struct Plan {
     options: Options,
     template: Template,
     next: AtomicU64,
+    stopped: AtomicBool,
     start: Instant,
 }
 
 impl Plan {
     /// The number of the next message to send, and when it is due.
     fn next(&self) -> Option<(u64, Option<Instant>)> {
+        if self.stopped.load(Relaxed) {
+            return None;
+        }
         let number = self.next.fetch_add(1, Relaxed);
         let due = |rate: f64| self.start + Duration::from_secs_f64(number as f64 / rate.max(1e-6));
         (number < self.options.messages).then(|| (number, self.options.rate.map(due)))
@@ -99,24 +106,9 @@ impl Plan {
 
 /// Sends everything, then says its JSON line. An error where not every message got its 250.
 pub fn run(options: Options) -> Result<()> {
-    let run = options.run.unwrap_or_else(random_name);
-    let template = Template::new(run, &options.from, options.size);
-    let threads = options.threads.clamp(1, options.sessions.max(1));
     let accepted = options.accepted.clone();
     let messages = options.messages;
-    let start = Instant::now();
-    let plan = Arc::new(Plan { options, template, next: AtomicU64::new(0), start });
-    let workers: Vec<_> = (0..threads)
-        .map(|thread| {
-            let plan = plan.clone();
-            std::thread::spawn(move || worker(&plan, thread, threads))
-        })
-        .collect();
-    let mut tally = Tally::default();
-    for worker in workers {
-        tally.merge(worker.join().expect("a session does not panic")?);
-    }
-    let time = start.elapsed();
+    let Sent { run, tally, time } = Load::start(options).finish()?;
     if let Some(path) = accepted {
         let file = std::fs::File::create(&path).with_context(|| path.display().to_string())?;
         tally.write_accepted(run, &mut std::io::BufWriter::new(file))?;
@@ -129,6 +121,59 @@ pub fn run(options: Options) -> Result<()> {
         summary.not_accepted
     );
     Ok(())
+}
+
+/// A run of the source under way.
+pub struct Load {
+    run: u64,
+    plan: Arc<Plan>,
+    workers: Vec<JoinHandle<Result<Tally>>>,
+}
+
+/// What a run has come to.
+pub struct Sent {
+    /// The run's name, as in its tokens.
+    pub run: u64,
+    /// Everything counted.
+    pub tally: Tally,
+    /// From the start to the last reply.
+    pub time: Duration,
+}
+
+impl Load {
+    /// Begins to send.
+    pub fn start(options: Options) -> Load {
+        let run = options.run.unwrap_or_else(random_name);
+        let template = Template::new(run, &options.from, options.size);
+        let threads = options.threads.clamp(1, options.sessions.max(1));
+        let plan = Arc::new(Plan {
+            options,
+            template,
+            next: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            start: Instant::now(),
+        });
+        let workers = (0..threads).map(|thread| {
+            let plan = plan.clone();
+            std::thread::spawn(move || worker(&plan, thread, threads))
+        });
+        let workers = workers.collect();
+        Load { run, plan, workers }
+    }
+
+    /// No message is begun any more.
+    pub fn stop(&self) {
+        self.plan.stopped.store(true, Relaxed);
+    }
+
+    /// Waits until each message that was begun has its ending.
+    pub fn finish(self) -> Result<Sent> {
+        let mut tally = Tally::default();
+        for worker in self.workers {
+            tally.merge(worker.join().expect("a session does not panic")?);
+        }
+        Ok(Sent { run: self.run, tally, time: self.plan.start.elapsed() })
+    }
 }
 
 /// Runs every `threads`-th session.
@@ -148,7 +193,7 @@ fn worker(plan: &Arc<Plan>, thread: usize, threads: usize) -> Result<Tally> {
 }
 
 /// A name that no other run has: the standard library's random hash keys.
-fn random_name() -> u64 {
+pub fn random_name() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()
 }

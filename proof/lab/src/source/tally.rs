@@ -6,7 +6,7 @@ use crate::mark::Token;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How one try to send a message ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +21,21 @@ pub enum Ending {
     Broken,
 }
 
+/// One message that got its 250.
+#[derive(Clone, Copy, Debug)]
+pub struct Promise {
+    /// Its number within the run.
+    pub number: u64,
+    /// Recipients that the 250 is for.
+    pub recipients: u32,
+    /// When the reply was read.
+    pub at: Instant,
+}
+
 /// The counts of one session, or of all of them.
 #[derive(Default)]
 pub struct Tally {
-    accepted: Vec<(u64, u32)>,
+    accepted: Vec<Promise>,
     latencies_us: Vec<u32>,
     refused: BTreeMap<u16, u64>,
     ambiguous: u64,
@@ -69,7 +80,8 @@ impl Tally {
     pub fn count(&mut self, number: u64, ending: &Ending, latency: Duration) {
         match ending {
             Ending::Accepted(recipients) => {
-                self.accepted.push((number, *recipients));
+                let promise = Promise { number, recipients: *recipients, at: Instant::now() };
+                self.accepted.push(promise);
                 self.latencies_us.push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
             }
             Ending::Refused(code) => *self.refused.entry(*code).or_default() += 1,
@@ -90,9 +102,19 @@ impl Tally {
         self.connections += other.connections;
     }
 
+    /// The messages that got 250.
+    pub fn promises(&self) -> &[Promise] {
+        &self.accepted
+    }
+
+    /// Messages sent to the last byte whose reply never came.
+    pub fn ambiguous(&self) -> u64 {
+        self.ambiguous
+    }
+
     /// Writes `TOKEN RECIPIENTS` for each promised message: what a sink's `--expect` reads.
     pub fn write_accepted(&self, run: u64, out: &mut impl Write) -> std::io::Result<()> {
-        for (number, recipients) in &self.accepted {
+        for Promise { number, recipients, .. } in &self.accepted {
             writeln!(out, "{} {recipients}", Token { run, number: *number })?;
         }
         out.flush()
@@ -106,7 +128,7 @@ impl Tally {
             tool: "source",
             run: format!("{run:016x}"),
             accepted,
-            recipients: self.accepted.iter().map(|(_, count)| u64::from(*count)).sum(),
+            recipients: self.accepted.iter().map(|promise| u64::from(promise.recipients)).sum(),
             not_accepted: messages.saturating_sub(accepted),
             refusals: self.refused,
             ambiguous: self.ambiguous,

@@ -1,0 +1,160 @@
+//! The cells of the table: a file system, a next hop, a mailer; and what a seed chooses for one cut.
+//!
+//! Must never draw lots: all of a cut's choices follow from its seed.
+
+use crate::subject::Mailer;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The file system under the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileSystem {
+    /// With its defaults: data=ordered, a commit every 5 s.
+    Ext4,
+    /// With its defaults.
+    Xfs,
+}
+
+/// The next hop while the load is on; after the cut it is always up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NextHop {
+    /// Refuses connections: all mail stays in the queue.
+    Down,
+    /// Takes mail: the cut comes in the middle of relaying.
+    Up,
+}
+
+/// What is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Entrant {
+    /// Posthaste.
+    Posthaste,
+    /// Debian's Postfix.
+    Postfix,
+    /// Debian's Exim.
+    Exim,
+    /// Debian's OpenSMTPD.
+    Opensmtpd,
+    /// Posthaste on an overlay mounted `volatile`: its syncs do nothing. It has to lose mail.
+    Control,
+    /// Postfix under libeatmydata: its syncs do nothing. It has to lose mail.
+    PostfixEatmydata,
+}
+
+/// One cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cell {
+    /// Under the queue.
+    pub fs: FileSystem,
+    /// During the load.
+    pub next_hop: NextHop,
+    /// Whose power is cut.
+    pub subject: Entrant,
+}
+
+/// What a seed chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// From the load's start to the cut.
+    pub cut_after: Duration,
+    /// Sessions at once.
+    pub sessions: u64,
+    /// Messages over one connection; 0 is all.
+    pub per_connection: u64,
+    /// Recipients of each message.
+    pub recipients: u64,
+    /// Size of each message.
+    pub message_bytes: u64,
+    /// The power goes once more so long after the mailer was started again: in its recovery, or while it drains.
+    pub second_cut_after: Option<Duration>,
+}
+
+/// The load is on for at least so long.
+const CUT_MS_MIN: u64 = 150;
+/// And never longer than this.
+const CUT_MS_MAX: u64 = 3000;
+/// A second cut comes within this time.
+const SECOND_CUT_MS_MAX: u64 = 1500;
+/// One cut in so many is followed by a second one.
+const SECOND_CUT_EVERY: u64 = 4;
+
+impl Entrant {
+    /// The mailer that runs.
+    pub fn mailer(self) -> Mailer {
+        match self {
+            Entrant::Posthaste | Entrant::Control => Mailer::Posthaste,
+            Entrant::Postfix | Entrant::PostfixEatmydata => Mailer::Postfix,
+            Entrant::Exim => Mailer::Exim,
+            Entrant::Opensmtpd => Mailer::Opensmtpd,
+        }
+    }
+
+    /// Whether it does not sync, so that a lost message is no news.
+    pub fn is_known_to_lose(self) -> bool {
+        matches!(self, Entrant::Opensmtpd | Entrant::Control | Entrant::PostfixEatmydata)
+    }
+
+    /// Whether it needs packages that are fetched.
+    pub fn is_fetched(self) -> bool {
+        self.mailer() != Mailer::Posthaste
+    }
+}
+
+impl Plan {
+    /// Of one seed.
+    pub fn of(seed: u64) -> Plan {
+        let mut lots = Lots(seed);
+        Plan {
+            cut_after: Duration::from_millis(CUT_MS_MIN + lots.below(CUT_MS_MAX - CUT_MS_MIN)),
+            sessions: lots.one_of(&[1, 4, 10, 20]),
+            per_connection: lots.one_of(&[0, 0, 10]),
+            recipients: lots.one_of(&[1, 1, 3]),
+            message_bytes: lots.one_of(&[1_000, 4_096, 4_096, 20_000, 300_000]),
+            second_cut_after: (lots.below(SECOND_CUT_EVERY) == 0)
+                .then(|| Duration::from_millis(lots.below(SECOND_CUT_MS_MAX))),
+        }
+    }
+}
+
+/// SplitMix64.
+struct Lots(u64);
+
+impl Lots {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn one_of(&mut self, of: &[u64]) -> u64 {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_chooses_the_same_each_time_and_seeds_choose_differently() {
+        assert_eq!(Plan::of(7), Plan::of(7));
+        let plans: Vec<Plan> = (0..200).map(Plan::of).collect();
+        let times: std::collections::HashSet<_> = plans.iter().map(|plan| plan.cut_after).collect();
+        assert!(times.len() > 180);
+        let twice = plans.iter().filter(|plan| plan.second_cut_after.is_some()).count();
+        assert!((30..70).contains(&twice), "{twice}");
+        for plan in plans {
+            assert!((150..3000).contains(&plan.cut_after.as_millis()), "{plan:?}");
+        }
+    }
+}

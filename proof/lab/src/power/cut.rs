@@ -1,0 +1,303 @@
+//! One cut: load, the power goes, the journal is replayed, the mailer starts again, everything is counted.
+//!
+//! Must never call a message lost while the mailer still moves, or promised because it was sent.
+
+use super::cell::{Cell, Entrant, NextHop, Plan};
+use super::image::{Image, Syncs};
+use super::line::Line;
+use super::running::{Running, having_loaded, library};
+use crate::mark::Token;
+use crate::room;
+use crate::sink::{self, Sink};
+use crate::source::{self, Load, Promise};
+use crate::subject::{Phase, Site, Versions};
+use anyhow::{Result, ensure};
+use clap::Parser;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The name under which libeatmydata is loaded, and its places.
+const EATMYDATA: &str = "libeatmydata.so";
+const EATMYDATA_PATHS: [&str; 2] =
+    ["/usr/lib/x86_64-linux-gnu/libeatmydata.so", "/usr/lib/aarch64-linux-gnu/libeatmydata.so"];
+/// The source waits this long for a reply.
+const REPLY_SECONDS_MAX: &str = "10";
+/// Nothing has come for so long and the queue is empty: all has come that will.
+const QUIET_TIME: Duration = Duration::from_millis(700);
+/// Nothing has come for so long although the queue is not empty: it is stuck.
+const STUCK_TIME: Duration = Duration::from_secs(20);
+/// A drain is never longer.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(240);
+/// The mailer is told again to try everything.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+/// Between two looks at the drain.
+const LOOK_PERIOD: Duration = Duration::from_millis(100);
+
+/// What all cuts of a campaign share.
+pub struct Campaign {
+    /// Ports, programs and places.
+    pub site: Site,
+    /// Of the unpacked packages.
+    pub versions: Versions,
+    /// Where images that lost mail are kept.
+    pub kept: PathBuf,
+    /// Whether images are kept also of those that are known to lose mail.
+    pub keeps_all: bool,
+}
+
+#[derive(Parser)]
+struct SourceLine {
+    #[command(flatten)]
+    options: source::Options,
+}
+
+#[derive(Parser)]
+struct SinkLine {
+    #[command(flatten)]
+    options: sink::Options,
+}
+
+/// What stands when the power has gone and the file system is unmounted.
+struct Dark {
+    at: Instant,
+    cut_after: Duration,
+    run: u64,
+    promises: Vec<Promise>,
+    ambiguous: u64,
+    at_stake: u64,
+    preloaded: Option<usize>,
+}
+
+impl Campaign {
+    /// Makes one cut. An error is the harness's; what the mailer does wrong stands in the line.
+    pub fn cut(&self, cell: Cell, seed: u64) -> Result<Line> {
+        let plan = Plan::of(seed);
+        let subject = cell.subject.mailer().subject();
+        let syncs = if cell.subject == Entrant::Control { Syncs::Ignored } else { Syncs::Kept };
+        let mut image = Image::fresh(&self.site.work, cell.fs, syncs)?;
+        let mut line = self.new_line(cell, seed, &plan)?;
+        let mut sink = match cell.next_hop {
+            NextHop::Up => Some(self.open_sink()?),
+            NextHop::Down => None,
+        };
+        let dark = self.serve_and_cut(cell, &plan, &mut image, sink.as_ref())?;
+        if let Some(after) = plan.second_cut_after {
+            sink = Some(sink.map_or_else(|| self.open_sink(), Ok)?);
+            self.cut_again(cell, after, &mut image)?;
+        }
+        let copy = self.site.work.join("before.img");
+        let keeps = self.keeps_all || !cell.subject.is_known_to_lose();
+        if keeps {
+            image.copy(&copy)?;
+        }
+        image.mount_again()?;
+        let sink = sink.map_or_else(|| self.open_sink(), Ok)?;
+        let begun = Instant::now();
+        let mut running = Running::start(subject, &self.site, Phase::Drain, None)?;
+        match running.await_greeting(self.site.port) {
+            Ok(()) => {
+                let (last, left) = self.drain(cell, &sink)?;
+                (line.drain_ms, line.left) = (millis(last.saturating_duration_since(begun)), left);
+            }
+            Err(error) => line.failed = Some(format!("{error:#}")),
+        }
+        drop(running);
+        judge(&mut line, &dark, &sink)?;
+        image.unmount()?;
+        if keeps && line.is_bad() {
+            self.keep(&copy, &line, &dark, &sink)?;
+        }
+        let _ = std::fs::remove_file(copy); // it may have been moved away, or never made
+        Ok(line)
+    }
+
+    /// From the first start to the unmounted file system.
+    fn serve_and_cut(
+        &self,
+        cell: Cell,
+        plan: &Plan,
+        image: &mut Image,
+        sink: Option<&Sink>,
+    ) -> Result<Dark> {
+        let preload = match cell.subject {
+            Entrant::PostfixEatmydata => Some(library(&EATMYDATA_PATHS)?),
+            _ => None,
+        };
+        let subject = cell.subject.mailer().subject();
+        let _ = std::fs::remove_file(self.site.work.join("mailer.log"));
+        let mut running = Running::start(subject, &self.site, Phase::Serve, preload.as_deref())?;
+        running.await_greeting(self.site.port)?;
+        image.settle()?; // the cut is to find a mailer in service, not one being set up
+        let begun = Instant::now();
+        let load = Load::start(self.source(plan)?);
+        std::thread::sleep(plan.cut_after);
+        let preloaded = preload.as_ref().map(|_| having_loaded(EATMYDATA));
+        let cut_after = begun.elapsed();
+        image.cut()?;
+        let at = Instant::now();
+        running.kill()?;
+        load.stop();
+        let sent = load.finish()?;
+        image.unmount()?;
+        ensure!(!sent.tally.promises().is_empty(), "nothing was promised before the cut");
+        ensure!(preloaded != Some(0), "{EATMYDATA} is in no process's memory: no control");
+        let promises = sent.tally.promises().to_vec();
+        let came = sink.map(|sink| sink.came(tokens(sent.run, &promises)));
+        let whole = came.map_or(0, |came| {
+            came.iter().zip(&promises).filter(|(came, one)| **came >= one.recipients).count()
+        });
+        Ok(Dark {
+            at,
+            cut_after,
+            run: sent.run,
+            at_stake: (promises.len() - whole) as u64,
+            ambiguous: sent.tally.ambiguous(),
+            promises,
+            preloaded,
+        })
+    }
+
+    /// The mailer starts, and the power goes once more.
+    fn cut_again(&self, cell: Cell, after: Duration, image: &mut Image) -> Result<()> {
+        image.mount_again()?;
+        let subject = cell.subject.mailer().subject();
+        let mut running = Running::start(subject, &self.site, Phase::Drain, None)?;
+        std::thread::sleep(after);
+        image.cut()?;
+        running.kill()?;
+        image.unmount()
+    }
+
+    /// Until everything has come or nothing moves. Returns when the last message came, and what is left.
+    fn drain(&self, cell: Cell, sink: &Sink) -> Result<(Instant, u64)> {
+        let subject = cell.subject.mailer().subject();
+        let begun = Instant::now();
+        let (mut last, mut seen) = (begun, sink.messages());
+        let mut flushed: Option<Instant> = None;
+        let mut left = u64::MAX;
+        loop {
+            let messages = sink.messages();
+            if messages != seen {
+                (last, seen) = (Instant::now(), messages);
+            }
+            let quiet = last.elapsed();
+            if quiet >= QUIET_TIME {
+                // A mailer that does not answer now may do so later.
+                left = subject.queued(&self.site).unwrap_or(u64::MAX);
+                if left == 0 || quiet >= STUCK_TIME {
+                    break;
+                }
+            }
+            if begun.elapsed() >= DRAIN_TIME_MAX {
+                break;
+            }
+            if flushed.is_none_or(|at| at.elapsed() >= FLUSH_PERIOD) {
+                if let Some(mut flush) = subject.flush(&self.site) {
+                    let _ = flush.stdin(Stdio::null()).output(); // tried again in a second
+                }
+                flushed = Some(Instant::now());
+            }
+            std::thread::sleep(LOOK_PERIOD);
+        }
+        Ok((last, left))
+    }
+
+    fn new_line(&self, cell: Cell, seed: u64, plan: &Plan) -> Result<Line> {
+        let subject = cell.subject.mailer().subject();
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Line {
+            time: time.as_secs(),
+            cell,
+            seed,
+            cut_ms: 0,
+            sessions: plan.sessions,
+            recipients: plan.recipients,
+            message_bytes: plan.message_bytes,
+            second_cut_ms: plan.second_cut_after.map(millis),
+            promised: 0,
+            late: 0,
+            at_stake: 0,
+            ambiguous: 0,
+            lost: 0,
+            doubled: 0,
+            damaged: 0,
+            left: 0,
+            drain_ms: 0,
+            lost_age_ms: None,
+            preloaded: None,
+            failed: None,
+            version: subject.version(&self.site, &self.versions)?,
+            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().into(),
+            lab: env!("CARGO_PKG_VERSION").into(),
+        })
+    }
+
+    fn source(&self, plan: &Plan) -> Result<source::Options> {
+        let target = format!("127.0.0.1:{}", self.site.port);
+        let [sessions, per_connection, recipients, bytes] =
+            [plan.sessions, plan.per_connection, plan.recipients, plan.message_bytes]
+                .map(|number| number.to_string());
+        let messages = u64::MAX.to_string();
+        let words = ["source", &target, "-s", &sessions, "-d", &per_connection, "-r", &recipients];
+        let more = ["-l", &bytes, "-m", &messages, "--timeout", REPLY_SECONDS_MAX];
+        let line = words.iter().chain(&more).chain(&["--no-wait-for-quit"]);
+        Ok(SourceLine::try_parse_from(line)?.options)
+    }
+
+    fn open_sink(&self) -> Result<Sink> {
+        let place = format!("127.0.0.1:{}", self.site.next_hop);
+        Sink::start(SinkLine::try_parse_from(["sink", "--listen", &place])?.options)
+    }
+
+    /// Keeps the image as it was right after the cut, the mailer's log and the tokens of what is missing.
+    fn keep(&self, copy: &std::path::Path, line: &Line, dark: &Dark, sink: &Sink) -> Result<()> {
+        let name = format!(
+            "{:?}-{:?}-{:?}-{}",
+            line.cell.subject, line.cell.fs, line.cell.next_hop, line.seed
+        );
+        let place = self.kept.join(name.to_lowercase());
+        std::fs::create_dir_all(&place)?;
+        let [from, to] = [copy, &place.join("cut.img")].map(|path| path.display().to_string());
+        room::run("mv", [&from, &to])?;
+        std::fs::copy(self.site.work.join("mailer.log"), place.join("mailer.log"))?;
+        let came = sink.came(tokens(dark.run, &dark.promises));
+        let missing = dark.promises.iter().zip(came).filter(|(one, came)| *came < one.recipients);
+        let text = missing.map(|(one, came)| {
+            let token = Token { run: dark.run, number: one.number };
+            let age = millis(dark.at.saturating_duration_since(one.at));
+            format!("{token} {came}/{} promised {age} ms before the cut\n", one.recipients)
+        });
+        std::fs::write(place.join("missing"), text.collect::<String>())?;
+        eprintln!("kept in {}", place.display());
+        Ok(())
+    }
+}
+
+fn tokens(run: u64, promises: &[Promise]) -> impl Iterator<Item = Token> {
+    promises.iter().map(move |promise| Token { run, number: promise.number })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Fills in what was promised, lost, doubled and damaged.
+fn judge(line: &mut Line, dark: &Dark, sink: &Sink) -> Result<()> {
+    let stats = sink.stats()?;
+    let came = sink.came(tokens(dark.run, &dark.promises));
+    let missing = dark.promises.iter().zip(came).filter(|(one, came)| *came < one.recipients);
+    let ages: Vec<u64> =
+        missing.map(|(one, _)| millis(dark.at.saturating_duration_since(one.at))).collect();
+    line.cut_ms = millis(dark.cut_after);
+    line.promised = dark.promises.len() as u64;
+    line.late = dark.promises.iter().filter(|promise| promise.at > dark.at).count() as u64;
+    line.at_stake = dark.at_stake;
+    line.ambiguous = dark.ambiguous;
+    line.preloaded = dark.preloaded;
+    line.lost = ages.len() as u64;
+    line.lost_age_ms = ages.iter().min().copied().zip(ages.iter().max().copied());
+    line.doubled = stats.duplicates;
+    line.damaged = stats.damaged;
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! A file system on a loop image, with the queue in it; its power can be cut.
+//!
+//! Must never be called unmounted before the loop device is gone: only then does the next mount read the image.
+
+use super::cell::FileSystem;
+use super::shutdown::shutdown;
+use crate::room::run;
+use anyhow::{Context, Result, ensure};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Sparse: only what is written takes room.
+const IMAGE_BYTES: u64 = 1 << 30;
+/// How long the dead may keep a file system busy.
+const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(20);
+/// Between two tries.
+const UNMOUNT_REST: Duration = Duration::from_millis(20);
+
+/// Whether syncs reach the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syncs {
+    /// As usual.
+    Kept,
+    /// The queue lies on an overlay mounted `volatile`, whose syncs do nothing and return success.
+    Ignored,
+}
+
+/// One image, made for one cut.
+pub struct Image {
+    file: PathBuf,
+    /// Where the file system is mounted.
+    disk: PathBuf,
+    /// Where the mailer sees its queue.
+    queue: PathBuf,
+    mounts: Vec<PathBuf>,
+}
+
+impl Image {
+    /// A fresh file system in `work/cut.img`, mounted, with an empty queue directory at `work/queue`.
+    pub fn fresh(work: &Path, kind: FileSystem, syncs: Syncs) -> Result<Image> {
+        let [file, disk, queue] = ["cut.img", "disk", "queue"].map(|name| work.join(name));
+        let _ = std::fs::remove_file(&file); // of a run that was killed
+        File::create(&file)?.set_len(IMAGE_BYTES)?;
+        let path = file.display().to_string();
+        match kind {
+            FileSystem::Ext4 => run("mkfs.ext4", ["-q", "-F", "-E", "nodiscard", &path])?,
+            FileSystem::Xfs => run("mkfs.xfs", ["-q", "-f", "-K", &path])?,
+        };
+        std::fs::create_dir_all(&disk)?;
+        std::fs::create_dir_all(&queue)?;
+        let mut image = Image { file, disk, queue, mounts: Vec::new() };
+        image.mount_disk()?;
+        for name in ["queue", "overlay", "below"] {
+            std::fs::create_dir(image.disk.join(name))?;
+        }
+        image.mount_queue(syncs)?;
+        Ok(image)
+    }
+
+    /// Mounts it again after a cut; the kernel replays the journal. Syncs are real from now on.
+    pub fn mount_again(&mut self) -> Result<()> {
+        self.mount_disk()?;
+        self.mount_queue(Syncs::Kept)
+    }
+
+    fn mount_disk(&mut self) -> Result<()> {
+        let [file, disk] = [&self.file, &self.disk].map(|path| path.display().to_string());
+        run("mount", ["-o", "loop", &file, &disk])?;
+        self.mounts.push(self.disk.clone());
+        Ok(())
+    }
+
+    fn mount_queue(&mut self, syncs: Syncs) -> Result<()> {
+        let queue = self.queue.display().to_string();
+        let disk = self.disk.display();
+        match syncs {
+            Syncs::Kept => run("mount", ["--bind", &format!("{disk}/queue"), &queue])?,
+            Syncs::Ignored => {
+                let layers = format!(
+                    "lowerdir={disk}/below,upperdir={disk}/queue,workdir={disk}/overlay,volatile"
+                );
+                run("mount", ["-t", "overlay", "overlay", "-o", &layers, &queue])?
+            }
+        };
+        self.mounts.push(self.queue.clone());
+        Ok(())
+    }
+
+    /// Everything written so far reaches the disk, also where the mailer's own syncs do nothing.
+    pub fn settle(&self) -> Result<()> {
+        rustix::fs::syncfs(File::open(&self.disk)?).context("syncfs")
+    }
+
+    /// The power goes.
+    pub fn cut(&self) -> Result<()> {
+        shutdown(&self.disk)
+    }
+
+    /// Unmounts and waits until the loop device is gone.
+    pub fn unmount(&mut self) -> Result<()> {
+        let end = Instant::now() + UNMOUNT_TIME_MAX;
+        while let Some(mount) = self.mounts.last() {
+            match run("umount", [&mount.display().to_string()]) {
+                Ok(_) => drop(self.mounts.pop()),
+                Err(_) if Instant::now() < end => std::thread::sleep(UNMOUNT_REST),
+                Err(error) => return Err(error),
+            }
+        }
+        let file = self.file.display().to_string();
+        while !run("losetup", ["-j", &file])?.is_empty() {
+            ensure!(Instant::now() < end, "{file} still has a loop device");
+            std::thread::sleep(UNMOUNT_REST);
+        }
+        Ok(())
+    }
+
+    /// Copies the image; it must not be mounted.
+    pub fn copy(&self, to: &Path) -> Result<()> {
+        ensure!(self.mounts.is_empty(), "a mounted image is not copied");
+        let [from, to] = [&self.file, to].map(|path| path.display().to_string());
+        run("cp", ["--sparse=always", &from, &to]).map(drop)
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        for mount in self.mounts.iter().rev() {
+            let _ = run("umount", ["-l", &mount.display().to_string()]); // the room's end does the rest
+        }
+        let _ = std::fs::remove_file(&self.file);
+    }
+}

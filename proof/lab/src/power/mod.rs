@@ -1,0 +1,217 @@
+//! The scenario `power`: cuts the power of a mailer's file system in the middle of load, again and again, and counts
+//! the promises that were broken.
+//!
+//! Must never touch a file system that it has not made itself.
+
+mod cell;
+mod cut;
+mod image;
+mod line;
+mod running;
+mod shutdown;
+mod table;
+
+use crate::room;
+use crate::subject::{Site, Versions};
+use anyhow::{Context, Result, bail};
+use cell::{Cell, Entrant, FileSystem, NextHop};
+use clap::ValueEnum;
+use cut::Campaign;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Cuts of each cell with our own mailer, where `--cuts` does not say.
+const CUTS_OURS: u64 = 20;
+/// Cuts of each other cell.
+const CUTS_OTHERS: u64 = 5;
+/// So many harness errors in a row end a campaign.
+const ERRORS_MAX: u32 = 5;
+/// The mailer's port; the network is the room's own.
+const PORT: u16 = 2525;
+/// The next hop's.
+const NEXT_HOP_PORT: u16 = 2600;
+/// Fetches Debian's packages.
+const FETCH: &str = include_str!("../../subjects/fetch");
+
+/// What the scenario is told on its command line.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Cuts of each cell, those in the file included; without it 20 for posthaste and 5 for each other
+    #[arg(long)]
+    cuts: Option<u64>,
+    /// Whose power is cut; may be given again; without it all
+    #[arg(long, value_delimiter = ',')]
+    subject: Vec<Entrant>,
+    /// The file system under the queue; without it both
+    #[arg(long, value_delimiter = ',')]
+    fs: Vec<FileSystem>,
+    /// The next hop while the load is on; without it both
+    #[arg(long, value_delimiter = ',')]
+    next_hop: Vec<NextHop>,
+    /// The first cut's seed, the next ones count up from it; else drawn at random
+    #[arg(long)]
+    seed: Option<u64>,
+    /// One JSON line a cut is appended to this file; what stands there is not done again
+    #[arg(long, default_value = "power.jsonl")]
+    out: PathBuf,
+    /// Write the table to this file, too, in Markdown
+    #[arg(long)]
+    markdown: Option<PathBuf>,
+    /// Make no cut, only print the table of what is in the file
+    #[arg(long)]
+    table: bool,
+    /// Keep the image of each bad cut; without it only of mailers that sync
+    #[arg(long)]
+    keep_all: bool,
+    /// Images, logs and what is kept of bad cuts; about 3 GB
+    #[arg(long, default_value = "/var/tmp/posthaste-lab-power")]
+    work: PathBuf,
+    /// Debian's packages, unpacked; fetched if they are not there; without it below --work
+    #[arg(long)]
+    peers: Option<PathBuf>,
+    /// Posthaste's program; without it the one beside this program
+    #[arg(long)]
+    posthaste: Option<PathBuf>,
+}
+
+/// Runs the cuts that are missing, then prints the table. An error where our own mailer broke a promise.
+pub fn run(options: Options) -> Result<()> {
+    if options.table {
+        return show(&options);
+    }
+    let cells = cells(&options);
+    let fetched = cells.iter().any(|cell| cell.subject.is_fetched());
+    if !room::is_inside() {
+        if rustix::process::geteuid().is_root() && fetched {
+            fetch(&peers(&options))?;
+        }
+        return room::enter();
+    }
+    end_on_signal();
+    let campaign = campaign(&options, fetched)?;
+    cut_all(&options, &cells, &campaign)?;
+    show(&options)?;
+    let ours = |line: &&line::Line| line.cell.subject == Entrant::Posthaste && line.is_bad();
+    let bad = line::read(&options.out)?.iter().filter(ours).count();
+    anyhow::ensure!(bad == 0, "{bad} cuts of posthaste were bad");
+    Ok(())
+}
+
+fn show(options: &Options) -> Result<()> {
+    let lines = line::read(&options.out)?;
+    print!("{}", table::text(&lines));
+    if let Some(path) = &options.markdown {
+        std::fs::write(path, table::markdown(&lines))?;
+    }
+    Ok(())
+}
+
+fn all_or<T: ValueEnum + Copy>(chosen: &[T]) -> Vec<T> {
+    if chosen.is_empty() { T::value_variants().to_vec() } else { chosen.to_vec() }
+}
+
+fn cells(options: &Options) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for subject in all_or(&options.subject) {
+        for next_hop in all_or(&options.next_hop) {
+            for fs in all_or(&options.fs) {
+                cells.push(Cell { fs, next_hop, subject });
+            }
+        }
+    }
+    cells
+}
+
+fn peers(options: &Options) -> PathBuf {
+    options.peers.clone().unwrap_or_else(|| options.work.join("peers"))
+}
+
+/// Unpacks the packages if that has not been done; needs the network, so it comes before the room.
+fn fetch(peers: &Path) -> Result<()> {
+    if peers.join("versions").exists() {
+        return Ok(());
+    }
+    eprintln!("fetching Debian's mailers into {}", peers.display());
+    let status = Command::new("bash").args(["-c", FETCH, "fetch"]).arg(peers).status()?;
+    anyhow::ensure!(status.success(), "the packages could not be fetched: {status}");
+    Ok(())
+}
+
+fn campaign(options: &Options, fetched: bool) -> Result<Campaign> {
+    std::fs::create_dir_all(&options.work)?;
+    let work = options.work.canonicalize()?;
+    lock(&work)?;
+    let queue = work.join("queue");
+    let peers = peers(options);
+    room::furnish(&work, &queue, fetched.then_some(peers.as_path()))?;
+    let beside = std::env::current_exe()?.with_file_name("posthaste");
+    let posthaste = options.posthaste.clone().unwrap_or(beside);
+    let posthaste = posthaste.canonicalize().with_context(|| {
+        format!("{}: build it, or name it with --posthaste", posthaste.display())
+    })?;
+    let versions =
+        if fetched { Versions::read(&peers.join("versions"))? } else { Versions::default() };
+    let kept = work.join("kept");
+    let site = Site { queue, work, port: PORT, next_hop: NEXT_HOP_PORT, posthaste };
+    Ok(Campaign { site, versions, kept, keeps_all: options.keep_all })
+}
+
+/// Two campaigns in one directory would cut each other's power.
+fn lock(work: &Path) -> Result<()> {
+    let file = std::fs::File::create(work.join("lock"))?;
+    let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    if rustix::fs::flock(&file, operation).is_err() {
+        bail!("another campaign runs in {}", work.display());
+    }
+    std::mem::forget(file); // held until the process ends
+    Ok(())
+}
+
+/// ^C and SIGTERM end the program, and with it the room and all in it.
+fn end_on_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    std::thread::spawn(|| -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut term = signal(SignalKind::terminate())?;
+            let mut int = signal(SignalKind::interrupt())?;
+            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+            eprintln!("interrupted; the same command goes on where it stopped");
+            std::process::exit(130)
+        })
+    });
+}
+
+/// Cell by cell in turn, so that an unfinished campaign has something of each.
+fn cut_all(options: &Options, cells: &[Cell], campaign: &Campaign) -> Result<()> {
+    let wanted = |cell: &Cell| {
+        let usual = if cell.subject == Entrant::Posthaste { CUTS_OURS } else { CUTS_OTHERS };
+        options.cuts.unwrap_or(usual)
+    };
+    let done = |cell: &Cell| -> Result<u64> {
+        let lines = line::read(&options.out)?;
+        Ok(lines.iter().filter(|line| line.cell == *cell).count() as u64)
+    };
+    let mut seed = options.seed.unwrap_or_else(crate::source::random_name);
+    let mut errors = 0;
+    for round in 0..cells.iter().map(wanted).max().unwrap_or(0) {
+        for cell in cells.iter().filter(|cell| round < wanted(cell)) {
+            while done(cell)? <= round {
+                match campaign.cut(*cell, seed) {
+                    Ok(line) => {
+                        line::append(&options.out, &line)?;
+                        eprintln!("{}", serde_json::to_string(&line)?);
+                        errors = 0;
+                    }
+                    Err(error) => {
+                        eprintln!("{cell:?} seed {seed}: {error:#}");
+                        errors += 1;
+                        anyhow::ensure!(errors < ERRORS_MAX, "{errors} errors in a row");
+                    }
+                }
+                seed = seed.wrapping_add(1);
+            }
+        }
+    }
+    Ok(())
+}

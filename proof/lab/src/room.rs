@@ -1,0 +1,146 @@
+//! A room of its own for a scenario: namespaces for mounts, network and processes, with Debian's mailers laid over
+//! this machine's files.
+//!
+//! Must never leave anything outside: what is mounted, bound or started in the room ends with it, even by SIGKILL.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Set for the program inside; its value is the process id that `unshare` had.
+const INSIDE: &str = "POSTHASTE_LAB_ROOM";
+/// The user ids that the mailers have in the room.
+pub const POSTFIX: u32 = 61_301;
+/// Exim's.
+pub const EXIM: u32 = 61_302;
+const OPENSMTPD: u32 = 61_303;
+const OPENSMTPD_QUEUE: u32 = 61_304;
+const POSTDROP: u32 = 61_305;
+/// The name of Exim's configuration below the site's `work`.
+pub const EXIM_SETTINGS: &str = "exim.conf";
+/// The name of OpenSMTPD's spool below the site's `queue`.
+pub const OPENSMTPD_SPOOL: &str = "smtpd";
+/// Directories over which the packages' own are laid.
+const LAID_OVER: [&str; 4] = ["usr", "etc", "var/lib", "var/spool"];
+
+/// Whether this process was started by [`enter`]. The name space of processes proves it: in a new one the shell that
+/// started us is number 1.
+pub fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some() && std::os::unix::process::parent_id() == 1
+}
+
+/// Becomes `unshare`, which runs this program again with the same arguments inside a new room.
+pub fn enter() -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "this needs root: it mounts file systems and cuts their power; run it with sudo"
+    );
+    let program = std::env::current_exe()?;
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    // The shell is process 1 of the room: it buries orphans, and when it ends the kernel ends all others.
+    let error = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "--net", "--pid", "--fork", "--kill-child"])
+        .args(["--mount-proc", "sh", "-c", "\"$@\"; exit $?", "sh"])
+        .arg(program)
+        .args(arguments)
+        .env(INSIDE, std::process::id().to_string())
+        .exec();
+    Err(error).context("unshare (Debian: util-linux) cannot be started")
+}
+
+/// Furnishes the room: the loopback device, an empty /run, and the packages in `peers` if there are any.
+pub fn furnish(work: &Path, queue: &Path, peers: Option<&Path>) -> Result<()> {
+    run("ip", ["link", "set", "lo", "up"])?;
+    run("mount", ["-t", "tmpfs", "none", "/run"])?;
+    let Some(peers) = peers else { return Ok(()) };
+    for path in [work, peers] {
+        let covered = |over: &&&str| path.starts_with(Path::new("/").join(over));
+        if let Some(over) = LAID_OVER.iter().find(covered) {
+            bail!("{} lies below /{over}, which is covered in the room", path.display());
+        }
+    }
+    let own = work.join("room");
+    write_own(&own, work, queue)?;
+    let packages = packages(peers)?;
+    for over in LAID_OVER {
+        let mut layers: Vec<PathBuf> = vec![own.join(over)];
+        layers.extend(packages.iter().map(|package| package.join(over)));
+        layers.push(Path::new("/").join(over));
+        layers.retain(|layer| layer.is_dir());
+        let layers: Vec<String> = layers.iter().map(|path| path.display().to_string()).collect();
+        let option = format!("lowerdir={}", layers.join(":"));
+        run("mount", ["-t", "overlay", "overlay", "-o", &option, &format!("/{over}")])?;
+    }
+    Ok(())
+}
+
+fn packages(peers: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(peers).with_context(|| peers.display().to_string())?;
+    let mut packages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    packages.sort();
+    Ok(packages)
+}
+
+/// The topmost layer: the accounts, and links to what has a fixed place.
+fn write_own(own: &Path, work: &Path, queue: &Path) -> Result<()> {
+    let _ = std::fs::remove_dir_all(own); // of an earlier room
+    for over in LAID_OVER {
+        std::fs::create_dir_all(own.join(over))?;
+    }
+    std::fs::create_dir_all(own.join("etc/exim4"))?;
+    let users = [
+        ("postfix", POSTFIX, "/nonexistent"),
+        ("Debian-exim", EXIM, "/nonexistent"),
+        ("opensmtpd", OPENSMTPD, "/var/lib/opensmtpd/empty"),
+        ("opensmtpq", OPENSMTPD_QUEUE, "/var/lib/opensmtpd/empty"),
+    ];
+    let mut passwd = without(&std::fs::read_to_string("/etc/passwd")?, &users.map(|user| user.0));
+    let names = ["postfix", "Debian-exim", "opensmtpd", "opensmtpq", "postdrop"];
+    let mut group = without(&std::fs::read_to_string("/etc/group")?, &names);
+    for (name, id, home) in users {
+        passwd += &format!("{name}:x:{id}:{id}::{home}:/usr/sbin/nologin\n");
+        group += &format!("{name}:x:{id}:\n");
+    }
+    group += &format!("postdrop:x:{POSTDROP}:\n");
+    std::fs::write(own.join("etc/passwd"), passwd)?;
+    std::fs::write(own.join("etc/group"), group)?;
+    symlink(work.join(EXIM_SETTINGS), own.join("etc/exim4/exim4.conf"))?;
+    symlink(queue.join(OPENSMTPD_SPOOL), own.join("var/spool/smtpd"))?;
+    Ok(())
+}
+
+/// The lines of an account file but those of `names`.
+fn without(text: &str, names: &[&str]) -> String {
+    let other = |line: &&str| !names.contains(&line.split(':').next().unwrap_or(""));
+    text.lines().filter(other).map(|line| format!("{line}\n")).collect()
+}
+
+/// Runs a program to its end; what it complains about becomes the error.
+pub fn run<const N: usize>(program: &str, arguments: [&str; N]) -> Result<String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("{program} cannot be started"))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} {}: {}", arguments.join(" "), error.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_of_the_machine_gives_way_to_the_rooms() {
+        let text = "root:x:0:0\npostfix:x:102:105\npostfixer:x:9:9\n";
+        assert_eq!(without(text, &["postfix"]), "root:x:0:0\npostfixer:x:9:9\n");
+    }
+
+    #[test]
+    fn a_failed_program_is_an_error_that_says_what_it_said() {
+        let error = run("ls", ["/nowhere/at/all"]).unwrap_err().to_string();
+        assert!(error.contains("ls /nowhere/at/all") && error.contains("No such file"), "{error}");
+        assert!(run("no-such-program", []).is_err());
+    }
+}
