@@ -71,6 +71,8 @@ pub struct Plan {
     pub message_bytes: u64,
     /// The power goes once more so long after the mailer was started again: in its recovery, or while it drains.
     pub second_cut_after: Option<Duration>,
+    /// The next hop takes so long for each message until the cut, so that some are under way and others wait.
+    pub hop_delay_ms: u64,
 }
 
 /// The load is on for at least so long.
@@ -116,6 +118,7 @@ impl Plan {
             message_bytes: lots.one_of(&[1_000, 4_096, 4_096, 20_000, 300_000]),
             second_cut_after: (lots.below(SECOND_CUT_EVERY) == 0)
                 .then(|| Duration::from_millis(lots.below(SECOND_CUT_MS_MAX))),
+            hop_delay_ms: lots.one_of(&[0, 50, 300]),
         }
     }
 }

@@ -78,12 +78,12 @@ impl Campaign {
         let mut image = Image::fresh(&self.site.work, cell.fs, syncs)?;
         let mut line = self.new_line(cell, seed, &plan)?;
         let mut sink = match cell.next_hop {
-            NextHop::Up => Some(self.open_sink()?),
+            NextHop::Up => Some(self.open_sink(plan.hop_delay_ms)?),
             NextHop::Down => None,
         };
         let dark = self.serve_and_cut(cell, &plan, &mut image, sink.as_ref())?;
         if let Some(after) = plan.second_cut_after {
-            sink = Some(sink.map_or_else(|| self.open_sink(), Ok)?);
+            sink = Some(sink.map_or_else(|| self.open_sink(0), Ok)?);
             self.cut_again(cell, after, &mut image)?;
         }
         let copy = self.site.work.join("before.img");
@@ -92,7 +92,7 @@ impl Campaign {
             image.copy(&copy)?;
         }
         image.mount_again()?;
-        let sink = sink.map_or_else(|| self.open_sink(), Ok)?;
+        let sink = sink.map_or_else(|| self.open_sink(0), Ok)?;
         let begun = Instant::now();
         let mut running = Running::start(subject, &self.site, Phase::Drain, None)?;
         match running.await_greeting(self.site.port) {
@@ -138,6 +138,7 @@ impl Campaign {
         let at = Instant::now();
         running.kill()?;
         load.stop();
+        sink.inspect(|sink| sink.hurry());
         let sent = load.finish()?;
         image.unmount()?;
         ensure!(!sent.tally.promises().is_empty(), "nothing was promised before the cut");
@@ -215,6 +216,7 @@ impl Campaign {
             recipients: plan.recipients,
             message_bytes: plan.message_bytes,
             second_cut_ms: plan.second_cut_after.map(millis),
+            hop_delay_ms: if cell.next_hop == NextHop::Up { plan.hop_delay_ms } else { 0 },
             promised: 0,
             late: 0,
             at_stake: 0,
@@ -245,9 +247,12 @@ impl Campaign {
         Ok(SourceLine::try_parse_from(line)?.options)
     }
 
-    fn open_sink(&self) -> Result<Sink> {
+    fn open_sink(&self, delay_ms: u64) -> Result<Sink> {
+        let delay = delay_ms.to_string();
         let place = format!("127.0.0.1:{}", self.site.next_hop);
-        Sink::start(SinkLine::try_parse_from(["sink", "--listen", &place])?.options)
+        Sink::start(
+            SinkLine::try_parse_from(["sink", "--listen", &place, "--delay", &delay])?.options,
+        )
     }
 
     /// Keeps the image as it was right after the cut, the mailer's log and the tokens of what is missing.

@@ -16,7 +16,7 @@ pub struct Line {
     /// Which cell.
     #[serde(flatten)]
     pub cell: Cell,
-    /// What chose all below up to `second_cut_ms`.
+    /// What chose all below up to `hop_delay_ms`.
     pub seed: u64,
     /// From the load's start to the cut.
     pub cut_ms: u64,
@@ -29,6 +29,9 @@ pub struct Line {
     /// From the second start to a second cut, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second_cut_ms: Option<u64>,
+    /// What the next hop, where it was up, took for each message until the cut.
+    #[serde(default)]
+    pub hop_delay_ms: u64,
     /// Messages that got 250.
     pub promised: u64,
     /// Of those, whose 250 was read after the power had gone: in flight before, or said in the moment until the kill.

@@ -5,7 +5,7 @@
 use anyhow::{Context, Result, bail};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How far the conversation has come.
@@ -82,6 +82,8 @@ pub struct Faults {
     pub drop: Vec<Drop>,
     /// `--delay`.
     pub delay: Vec<Delay>,
+    /// From now on nothing is delayed.
+    pub hurried: AtomicBool,
 }
 
 impl Faults {
@@ -103,6 +105,9 @@ impl Faults {
 
     /// How long to wait at `stage`.
     pub fn delay(&self, stage: Stage) -> Duration {
+        if self.hurried.load(Relaxed) {
+            return Duration::ZERO;
+        }
         self.delay.iter().filter(|rule| rule.stage == stage).map(|rule| rule.time).sum()
     }
 }
@@ -189,6 +194,7 @@ mod tests {
             refuse: vec!["rcpt:550:bad@".parse().unwrap(), "end:451:25%".parse().unwrap()],
             drop: vec!["body:0.5".parse().unwrap()],
             delay: vec!["20".parse().unwrap(), "mail:30ms".parse().unwrap()],
+            hurried: false.into(),
         };
         assert_eq!(faults.act(Stage::Rcpt, "bad@x"), Act::Refuse(550));
         assert_eq!(faults.act(Stage::Rcpt, "good@x"), Act::Go);
@@ -198,6 +204,8 @@ mod tests {
         assert_eq!(dropped, 5);
         assert_eq!(faults.delay(Stage::End), Duration::from_millis(20));
         assert_eq!(faults.delay(Stage::Mail), Duration::from_millis(30));
+        faults.hurried.store(true, Relaxed);
+        assert_eq!(faults.delay(Stage::Mail), Duration::ZERO);
     }
 
     #[test]

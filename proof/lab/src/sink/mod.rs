@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use fault::{Delay, Drop, Faults, Refuse};
 use ledger::{Ledger, Stats};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -145,6 +146,11 @@ impl Sink {
         self.shared.ledger().messages()
     }
 
+    /// From now on it answers without delay.
+    pub fn hurry(&self) {
+        self.shared.faults.hurried.store(true, Relaxed);
+    }
+
     /// For each token, how many different recipients it has come to.
     pub fn came(&self, tokens: impl Iterator<Item = Token>) -> Vec<u32> {
         let ledger = self.shared.ledger();
@@ -176,7 +182,12 @@ fn shared(options: Options) -> Result<Shared> {
         size_max: options.size_max,
         dump: options.dump,
         until: options.until,
-        faults: Faults { refuse: options.refuse, drop: options.drop, delay: options.delay },
+        faults: Faults {
+            refuse: options.refuse,
+            drop: options.drop,
+            delay: options.delay,
+            hurried: false.into(),
+        },
         ledger: Mutex::new(Ledger::default()),
         complete: Notify::new(),
     })
