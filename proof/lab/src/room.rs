@@ -4,13 +4,15 @@
 //! Must never leave anything outside: what is mounted, bound or started in the room ends with it, even by SIGKILL.
 
 use anyhow::{Context, Result, bail, ensure};
-use std::ffi::OsString;
+use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::symlink;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tokio::signal::unix::{SignalKind, signal};
 
-/// Set for the program inside; its value is the process id that `unshare` had.
+/// Set for the program inside.
 const INSIDE: &str = "POSTHASTE_LAB_ROOM";
 /// The user ids that the mailers have in the room.
 pub const POSTFIX: u32 = 61_301;
@@ -32,23 +34,53 @@ pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some() && std::os::unix::process::parent_id() == 1
 }
 
-/// Becomes `unshare`, which runs this program again with the same arguments inside a new room.
-pub fn enter() -> Result<()> {
+/// Runs this program again with the same arguments inside a new room and waits for its end, which it returns.
+/// ^C and SIGTERM end the room at once; the end is `None` then.
+pub fn enter() -> Result<Option<i32>> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "this needs root: it mounts file systems and cuts their power; run it with sudo"
     );
     let program = std::env::current_exe()?;
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    // The shell is process 1 of the room: it buries orphans, and when it ends the kernel ends all others.
-    let error = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "--net", "--pid", "--fork", "--kill-child"])
-        .args(["--mount-proc", "sh", "-c", "\"$@\"; exit $?", "sh"])
+    // If we are killed ourselves, so is `unshare`, and with it the room. The shell is process 1 of the room: it
+    // buries orphans, and when it ends the kernel ends all others.
+    let mut room = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private", "--net"])
+        .args([
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "sh",
+            "-c",
+            "\"$@\"; exit $?",
+            "sh",
+        ])
         .arg(program)
-        .args(arguments)
-        .env(INSIDE, std::process::id().to_string())
-        .exec();
-    Err(error).context("unshare (Debian: util-linux) cannot be started")
+        .args(std::env::args_os().skip(1))
+        .env(INSIDE, "yes")
+        .spawn()
+        .context("setpriv (Debian: util-linux) cannot be started")?;
+    let ended = Arc::new(AtomicBool::new(false));
+    kill_on_signal(Pid::from_child(&room), ended.clone())?;
+    let status = room.wait()?;
+    Ok(if ended.load(Relaxed) { None } else { Some(status.code().unwrap_or(1)) })
+}
+
+fn kill_on_signal(room: Pid, ended: Arc<AtomicBool>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut term, mut int) = runtime.block_on(async {
+        let term = signal(SignalKind::terminate())?;
+        Ok::<_, std::io::Error>((term, signal(SignalKind::interrupt())?))
+    })?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        });
+        ended.store(true, Relaxed);
+        let _ = kill_process(room, Signal::KILL); // it may have ended by itself
+    });
+    Ok(())
 }
 
 /// Furnishes the room: the loopback device, an empty /run, and the packages in `peers` if there are any.

@@ -34,6 +34,9 @@ const FLUSH_PERIOD: Duration = Duration::from_secs(1);
 /// Between two looks at the drain.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
+/// The files below `work` that only live as long as a cut: the image, and how it was before the last start.
+pub const IMAGES: [&str; 2] = ["cut.img", "before.img"];
+
 /// What all cuts of a campaign share.
 pub struct Campaign {
     /// Ports, programs and places.
@@ -75,7 +78,7 @@ impl Campaign {
         let plan = Plan::of(seed);
         let subject = cell.subject.mailer().subject();
         let syncs = if cell.subject == Entrant::Control { Syncs::Ignored } else { Syncs::Kept };
-        let mut image = Image::fresh(&self.site.work, cell.fs, syncs)?;
+        let mut image = Image::fresh(&self.site.work, IMAGES[0], cell.fs, syncs)?;
         let mut line = self.new_line(cell, seed, &plan)?;
         let mut sink = match cell.next_hop {
             NextHop::Up => Some(self.open_sink(plan.hop_delay_ms)?),
@@ -86,7 +89,7 @@ impl Campaign {
             sink = Some(sink.map_or_else(|| self.open_sink(0), Ok)?);
             self.cut_again(cell, after, &mut image)?;
         }
-        let copy = self.site.work.join("before.img");
+        let copy = self.site.work.join(IMAGES[1]);
         let keeps = self.keeps_all || !cell.subject.is_known_to_lose();
         if keeps {
             image.copy(&copy)?;

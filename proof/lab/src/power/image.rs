@@ -37,9 +37,9 @@ pub struct Image {
 }
 
 impl Image {
-    /// A fresh file system in `work/cut.img`, mounted, with an empty queue directory at `work/queue`.
-    pub fn fresh(work: &Path, kind: FileSystem, syncs: Syncs) -> Result<Image> {
-        let [file, disk, queue] = ["cut.img", "disk", "queue"].map(|name| work.join(name));
+    /// A fresh file system in the file `name` below `work`, mounted, with an empty queue directory at `work/queue`.
+    pub fn fresh(work: &Path, name: &str, kind: FileSystem, syncs: Syncs) -> Result<Image> {
+        let [file, disk, queue] = [name, "disk", "queue"].map(|name| work.join(name));
         let _ = std::fs::remove_file(&file); // of a run that was killed
         File::create(&file)?.set_len(IMAGE_BYTES)?;
         let path = file.display().to_string();

@@ -85,9 +85,8 @@ pub fn run(options: Options) -> Result<()> {
         if rustix::process::geteuid().is_root() && fetched {
             fetch(&peers(&options))?;
         }
-        return room::enter();
+        return outside(&options);
     }
-    end_on_signal();
     let campaign = campaign(&options, fetched)?;
     cut_all(&options, &cells, &campaign)?;
     show(&options)?;
@@ -167,19 +166,20 @@ fn lock(work: &Path) -> Result<()> {
     Ok(())
 }
 
-/// ^C and SIGTERM end the program, and with it the room and all in it.
-fn end_on_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    std::thread::spawn(|| -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let mut term = signal(SignalKind::terminate())?;
-            let mut int = signal(SignalKind::interrupt())?;
-            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+/// Waits for the room, and takes away what an interrupted cut left.
+fn outside(options: &Options) -> Result<()> {
+    let end = room::enter()?;
+    for name in cut::IMAGES {
+        let _ = std::fs::remove_file(options.work.join(name)); // mostly it is gone
+    }
+    match end {
+        Some(0) => Ok(()),
+        Some(code) => std::process::exit(code),
+        None => {
             eprintln!("interrupted; the same command goes on where it stopped");
             std::process::exit(130)
-        })
-    });
+        }
+    }
 }
 
 /// Cell by cell in turn, so that an unfinished campaign has something of each.
