@@ -63,10 +63,14 @@ struct SinkLine {
 
 /// What stands when the power has gone and the file system is unmounted.
 struct Dark {
+    /// When the cut was asked for.
     at: Instant,
     cut_after: Duration,
     run: u64,
+    /// Read before it.
     promises: Vec<Promise>,
+    /// Read after it.
+    late: Vec<Promise>,
     ambiguous: u64,
     at_stake: u64,
     preloaded: Option<usize>,
@@ -137,8 +141,8 @@ impl Campaign {
         std::thread::sleep(plan.cut_after);
         let preloaded = preload.as_ref().map(|_| having_loaded(EATMYDATA));
         let cut_after = begun.elapsed();
-        image.cut()?;
         let at = Instant::now();
+        image.cut()?;
         running.kill()?;
         load.stop();
         sink.inspect(|sink| sink.hurry());
@@ -146,18 +150,17 @@ impl Campaign {
         image.unmount()?;
         ensure!(!sent.tally.promises().is_empty(), "nothing was promised before the cut");
         ensure!(preloaded != Some(0), "{EATMYDATA} is in no process's memory: no control");
-        let promises = sent.tally.promises().to_vec();
-        let came = sink.map(|sink| sink.came(tokens(sent.run, &promises)));
-        let whole = came.map_or(0, |came| {
-            came.iter().zip(&promises).filter(|(came, one)| **came >= one.recipients).count()
-        });
+        let of_all = sent.tally.promises().iter().copied();
+        let (promises, late): (Vec<_>, Vec<_>) = of_all.partition(|one| one.at < at);
+        let at_stake = sink.map_or(promises.len(), |sink| missing(sink, sent.run, &promises).len());
         Ok(Dark {
             at,
             cut_after,
             run: sent.run,
-            at_stake: (promises.len() - whole) as u64,
+            at_stake: at_stake as u64,
             ambiguous: sent.tally.ambiguous(),
             promises,
+            late,
             preloaded,
         })
     }
@@ -225,6 +228,7 @@ impl Campaign {
             at_stake: 0,
             ambiguous: 0,
             lost: 0,
+            lost_late: 0,
             doubled: 0,
             damaged: 0,
             left: 0,
@@ -269,9 +273,7 @@ impl Campaign {
         let [from, to] = [copy, &place.join("cut.img")].map(|path| path.display().to_string());
         room::run("mv", [&from, &to])?;
         std::fs::copy(self.site.work.join("mailer.log"), place.join("mailer.log"))?;
-        let came = sink.came(tokens(dark.run, &dark.promises));
-        let missing = dark.promises.iter().zip(came).filter(|(one, came)| *came < one.recipients);
-        let text = missing.map(|(one, came)| {
+        let text = missing(sink, dark.run, &dark.promises).into_iter().map(|(one, came)| {
             let token = Token { run: dark.run, number: one.number };
             let age = millis(dark.at.saturating_duration_since(one.at));
             format!("{token} {came}/{} promised {age} ms before the cut\n", one.recipients)
@@ -282,8 +284,11 @@ impl Campaign {
     }
 }
 
-fn tokens(run: u64, promises: &[Promise]) -> impl Iterator<Item = Token> {
-    promises.iter().map(move |promise| Token { run, number: promise.number })
+/// Those of a run that have not come to all their recipients, and to how many they have.
+fn missing(sink: &Sink, run: u64, promises: &[Promise]) -> Vec<(Promise, u32)> {
+    let tokens = promises.iter().map(|promise| Token { run, number: promise.number });
+    let came = promises.iter().copied().zip(sink.came(tokens));
+    came.filter(|(one, came)| *came < one.recipients).collect()
 }
 
 fn millis(time: Duration) -> u64 {
@@ -293,13 +298,13 @@ fn millis(time: Duration) -> u64 {
 /// Fills in what was promised, lost, doubled and damaged.
 fn judge(line: &mut Line, dark: &Dark, sink: &Sink) -> Result<()> {
     let stats = sink.stats()?;
-    let came = sink.came(tokens(dark.run, &dark.promises));
-    let missing = dark.promises.iter().zip(came).filter(|(one, came)| *came < one.recipients);
-    let ages: Vec<u64> =
-        missing.map(|(one, _)| millis(dark.at.saturating_duration_since(one.at))).collect();
+    let missed = missing(sink, dark.run, &dark.promises);
+    let age = |one: &Promise| millis(dark.at.saturating_duration_since(one.at));
+    let ages: Vec<u64> = missed.iter().map(|(one, _)| age(one)).collect();
     line.cut_ms = millis(dark.cut_after);
     line.promised = dark.promises.len() as u64;
-    line.late = dark.promises.iter().filter(|promise| promise.at > dark.at).count() as u64;
+    line.late = dark.late.len() as u64;
+    line.lost_late = missing(sink, dark.run, &dark.late).len() as u64;
     line.at_stake = dark.at_stake;
     line.ambiguous = dark.ambiguous;
     line.preloaded = dark.preloaded;

@@ -32,9 +32,9 @@ pub struct Line {
     /// What the next hop, where it was up, took for each message until the cut.
     #[serde(default)]
     pub hop_delay_ms: u64,
-    /// Messages that got 250.
+    /// Messages whose 250 was read before the power was cut.
     pub promised: u64,
-    /// Of those, whose 250 was read after the power had gone: in flight before, or said in the moment until the kill.
+    /// Messages whose 250 was read later: in flight at the cut, or said between it and the kill.
     pub late: u64,
     /// Promised and not yet with the next hop when the power went.
     pub at_stake: u64,
@@ -42,6 +42,9 @@ pub struct Line {
     pub ambiguous: u64,
     /// Promised, and not come to all their recipients.
     pub lost: u64,
+    /// Late, and not come to all their recipients: no broken promise, as the power was gone already.
+    #[serde(default)]
+    pub lost_late: u64,
     /// Recipients that got a message once more.
     pub doubled: u64,
     /// Messages that came with other bytes than were sent.

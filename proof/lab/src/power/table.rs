@@ -7,7 +7,7 @@ use super::line::Line;
 use std::collections::BTreeMap;
 
 /// The columns.
-const HEAD: [&str; 12] = [
+const HEAD: [&str; 13] = [
     "file system",
     "next hop",
     "mailer",
@@ -17,6 +17,7 @@ const HEAD: [&str; 12] = [
     "promised",
     "at stake",
     "lost",
+    "late, lost",
     "doubled",
     "damaged",
     "stuck or failed",
@@ -33,6 +34,8 @@ struct Sum {
     promised: u64,
     at_stake: u64,
     lost: u64,
+    late: u64,
+    lost_late: u64,
     doubled: u64,
     damaged: u64,
     stuck: u64,
@@ -48,6 +51,8 @@ fn sums(lines: &[Line]) -> BTreeMap<Cell, Sum> {
         sum.promised += line.promised;
         sum.at_stake += line.at_stake;
         sum.lost += line.lost;
+        sum.late += line.late;
+        sum.lost_late += line.lost_late;
         sum.doubled += line.doubled;
         sum.damaged += line.damaged;
         sum.stuck += u64::from(line.failed.is_some() || line.left > 0);
@@ -77,6 +82,7 @@ fn rows(lines: &[Line]) -> Vec<Vec<String>> {
             sum.promised.to_string(),
             sum.at_stake.to_string(),
             or_less(sum.lost, sum.promised),
+            format!("{}, {}", sum.late, sum.lost_late),
             sum.doubled.to_string(),
             sum.damaged.to_string(),
             sum.stuck.to_string(),
@@ -152,14 +158,13 @@ mod tests {
             line(Entrant::Control, 10, 0),
         ];
         let text = markdown(&lines);
-        let ours =
-            "| xfs | up | posthaste | 2 | 0 | 0 (< 3/2) | 150 | 2 | 0 (< 3/150) | 4 | 0 | 0 |";
+        let ours = "| xfs | up | posthaste | 2 | 0 | 0 (< 3/2) | 150 | 2 | 0 (< 3/150) | 0, 0 | 4 | 0 | 0 |";
         assert!(text.contains(ours), "{text}");
         assert!(
-            text.contains("| xfs | up | control | 2 | 0 | 1 | 20 | 2 | 4 | 4 | 0 | 0 |"),
+            text.contains("| xfs | up | control | 2 | 0 | 1 | 20 | 2 | 4 | 0, 0 | 4 | 0 | 0 |"),
             "{text}"
         );
-        assert!(super::text(&lines).lines().all(|row| row.len() < 180));
+        assert!(super::text(&lines).lines().all(|row| row.len() < 200));
     }
 
     #[test]
