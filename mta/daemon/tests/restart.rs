@@ -129,7 +129,7 @@ fn n117_a_bad_file_changes_nothing() {
     let half = &good[..good.find("maildir:").unwrap()];
     let elsewhere = good.replace("/state\"", "/elsewhere\"");
     let bad_text = [good.as_bytes(), b"# \xff\xfe\n"].concat();
-    for bad in [unknown.as_bytes(), half.as_bytes(), elsewhere.as_bytes(), &bad_text] {
+    for bad in [unknown.as_bytes(), half.as_bytes(), b"", elsewhere.as_bytes(), &bad_text] {
         reload(&daemon, bad, "settings not reloaded");
         daemon.works();
     }

@@ -14,6 +14,7 @@ mod failpoints;
 mod field;
 mod operators;
 mod process;
+mod resources;
 
 /// The name of the file of faults is what a release build must not know (the compiler sees to it
 /// in `world/src/real/faults`, `cargo xtask tidy` to that).

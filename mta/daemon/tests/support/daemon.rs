@@ -4,7 +4,7 @@
 
 use super::{Client, PATIENCE, Sink, free_port, token, until};
 use serde_json::Value;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,11 @@ pub struct Setup {
     pub listener: Option<Arc<TcpListener>>,
     /// Standard error; a file `log` where empty.
     pub stderr: Option<Arc<std::fs::File>>,
+    /// Who the settings and the state belong to, and where they lie; for a wrapper that becomes
+    /// another user.
+    pub owner: Option<(u32, PathBuf)>,
+    /// Where it listens; a free port of 127.0.0.1 where there is none.
+    pub listen: Option<SocketAddr>,
     /// Runs before the program, with it as its arguments.
     pub wrapper: Vec<String>,
 }
@@ -89,10 +94,15 @@ impl Daemon {
         static AT_EXIT: Once = Once::new();
         // SAFETY: `clean_up` is an `extern "C"` function that does not unwind past its own locks.
         AT_EXIT.call_once(|| assert_eq!(unsafe { libc::atexit(clean_up) }, 0));
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(token("daemon"));
+        let place = setup.owner.as_ref().map(|(_, place)| place.as_path());
+        let place = place.unwrap_or(Path::new(env!("CARGO_TARGET_TMPDIR")));
+        let directory = place.join(token("daemon"));
         std::fs::create_dir_all(&directory).unwrap();
-        let held = setup.listener.as_ref().map(|listener| listener.local_addr().unwrap().port());
-        let port = held.unwrap_or_else(free_port);
+        if let Some((owner, _)) = &setup.owner {
+            std::os::unix::fs::chown(&directory, Some(*owner), Some(*owner)).unwrap();
+        }
+        let held = setup.listener.as_ref().map(|listener| listener.local_addr().unwrap());
+        let port = held.or(setup.listen).map_or_else(free_port, |address| address.port());
         std::fs::write(directory.join("posthaste.toml"), settings(&setup, &directory, port))
             .unwrap();
         let child = Mutex::new(spawn(&setup, &directory));
@@ -112,8 +122,8 @@ impl Daemon {
             if let Some(status) = self.child.lock().unwrap().try_wait().unwrap() {
                 panic!("the daemon ended with {status}:\n{}", self.log());
             }
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                let mut client = Client::connect(self.port);
+            if let Ok(stream) = TcpStream::connect(self.address()) {
+                let mut client = Client::over(stream);
                 if client.next_reply().is_some_and(|reply| reply.code == 220) {
                     return;
                 }
@@ -126,6 +136,11 @@ impl Daemon {
     /// The state directory.
     pub fn state(&self) -> PathBuf {
         state(&self.setup, &self.directory)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.setup.listen.unwrap_or_else(|| ([127, 0, 0, 1], self.port).into())
     }
 
     /// The log so far.
@@ -407,6 +422,7 @@ fn settings(setup: &Setup, directory: &Path, port: u16) -> String {
         "" => "maildir:{state}/mail/{user}/",
         deliver => deliver,
     };
+    let listen = setup.listen.unwrap_or_else(|| ([127, 0, 0, 1], port).into());
     let (top, tables, routes) = (&setup.top, &setup.tables, &setup.routes);
     let sink = match setup.sink_port {
         0 => String::new(),
@@ -417,7 +433,7 @@ fn settings(setup: &Setup, directory: &Path, port: u16) -> String {
     };
     format!(
         "hostname = \"mx.local.test\"\nstate = {state:?}\n{top}\n\
-         [[listen]]\naddress = \"127.0.0.1:{port}\"\n\
+         [[listen]]\naddress = \"{listen}\"\n\
          [relay]\nfrom = [\"127.0.0.1/32\"]\n\
          [spool]\n{spool}\n\
          [local]\ndomains = [\"local.test\"]\ndeliver = {deliver:?}\n\

@@ -77,7 +77,8 @@ impl Sink {
         Sink::over(TcpListener::bind("127.0.0.1:0").unwrap(), script)
     }
 
-    fn over(listener: TcpListener, script: Script) -> Sink {
+    /// The same, wherever this listener is.
+    pub fn over(listener: TcpListener, script: Script) -> Sink {
         let sink = Sink { port: listener.local_addr().unwrap().port(), mails: Arc::default() };
         let mails = sink.mails.clone();
         std::thread::spawn(move || {

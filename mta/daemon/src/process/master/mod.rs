@@ -40,7 +40,7 @@ pub fn run(file: PathBuf, log_format: Option<crate::settings::LogFormat>) -> Exi
     match Master::begin(file, log_format) {
         Ok(mut master) => master.attend(),
         Err(error) => {
-            eprintln!("posthaste: {error:#}");
+            crate::log::complain(&format!("{error:#}"));
             ExitCode::from(78) // EX_CONFIG
         }
     }
@@ -123,7 +123,7 @@ impl Master {
         self.prepared.tidy_up();
         match &self.fatal {
             Some(text) => {
-                eprintln!("posthaste: {text}");
+                crate::log::complain(text);
                 ExitCode::FAILURE
             }
             None => ExitCode::SUCCESS,

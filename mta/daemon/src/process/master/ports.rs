@@ -90,6 +90,8 @@ fn advice(error: Errno, port: u16) -> String {
 }
 
 fn tcp(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    // An IPv4 address written as one of IPv6 is the IPv4 address.
+    let address = SocketAddr::new(address.ip().to_canonical(), address.port());
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
