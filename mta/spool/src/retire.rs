@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(crate) use crate::forward::Mover;
 
 /// How long a failed attempt to make a segment rests.
-const RETRY_SECONDS: u64 = 5;
+const RETRY_SECONDS: u64 = 2;
 
 /// What is being done about segments.
 #[derive(Default)]

@@ -5,7 +5,9 @@
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
+use std::fs::Metadata;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// In the state directory, once a queue has been opened in its spool.
@@ -30,7 +32,13 @@ pub fn open(state: &Path, owner: Option<(u32, u32)>) -> Result<OwnedFd> {
         )
     };
     let made = match std::fs::symlink_metadata(&path) {
-        Ok(_) => false,
+        Ok(found) => {
+            // Before it is opened: what its mode forbids is said better here.
+            if found.is_dir() {
+                check(&found, &path, owner)?;
+            }
+            false
+        }
         Err(_) if noted => return Err(missing("missing")),
         Err(_) => {
             std::fs::create_dir(&path).with_context(|| format!("cannot make {shown}"))?;
@@ -46,7 +54,6 @@ pub fn open(state: &Path, owner: Option<(u32, u32)>) -> Result<OwnedFd> {
             rustix::fs::fchown(&spool, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
         }
     }
-    check_owner(&spool, &path, owner)?;
     let marked = rustix::fs::statat(&spool, MARKER, AtFlags::SYMLINK_NOFOLLOW);
     if noted && marked.is_err_and(|error| error == Errno::NOENT) {
         return Err(missing("empty"));
@@ -54,22 +61,19 @@ pub fn open(state: &Path, owner: Option<(u32, u32)>) -> Result<OwnedFd> {
     Ok(spool)
 }
 
-fn check_owner(spool: &OwnedFd, path: &Path, owner: Option<(u32, u32)>) -> Result<()> {
-    let stat = rustix::fs::fstat(spool)?;
+fn check(found: &Metadata, path: &Path, owner: Option<(u32, u32)>) -> Result<()> {
     let ours = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(uid, _)| uid);
-    let shown = path.display();
-    if stat.st_uid != ours {
+    let (shown, theirs, mode) = (path.display(), found.uid(), found.mode() & 0o777);
+    if theirs != ours {
         bail!(
-            "the spool {shown} belongs to user {}, but the queue runs as user {ours}: if it is the \
-             right one, chown -R {ours} {shown}",
-            stat.st_uid
+            "the spool {shown} belongs to user {theirs}, but the queue runs as user {ours}: if it is \
+             the right one, chown -R {ours} {shown}"
         );
     }
-    if stat.st_mode & 0o700 != 0o700 || stat.st_mode & 0o022 != 0 {
+    if mode & 0o700 != 0o700 || mode & 0o022 != 0 {
         bail!(
-            "the spool {shown} has mode {:03o}: its owner must have all rights there, and nobody \
-             else may write: chmod 700 {shown}",
-            stat.st_mode & 0o777
+            "the spool {shown} has mode {mode:03o}: its owner must have all rights there, and nobody \
+             else may write: chmod 700 {shown}"
         );
     }
     Ok(())
