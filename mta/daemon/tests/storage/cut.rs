@@ -118,7 +118,7 @@ fn x198_a_deletion_that_was_answered_stays_deleted_after_a_power_cut() {
 }
 
 /// Sends messages that the next hop will refuse for good, from a sender who can be told.
-fn send_doomed(port: u16, count: usize) -> Vec<String> {
+pub fn send_doomed(port: u16, count: usize) -> Vec<String> {
     let mut client = Client::ready(port);
     let mut words = Vec::new();
     for _ in 0..count {
@@ -134,8 +134,17 @@ fn send_doomed(port: u16, count: usize) -> Vec<String> {
     words
 }
 
+/// A next hop that knows none of their recipients.
+pub fn refusing() -> Script {
+    let rcpt = |to: &str| {
+        let bad = to.contains(".bad@");
+        if bad { "550 5.1.1 No such user".into() } else { "250 2.1.5 Ok".into() }
+    };
+    Script { rcpt, ..Script::default() }
+}
+
 /// Notices at the sink by the word of the message that they are about.
-fn notices(sink: &Sink) -> BTreeMap<String, usize> {
+pub fn notices(sink: &Sink) -> BTreeMap<String, usize> {
     let mut notices = BTreeMap::new();
     for mail in sink.mails().iter().filter(|mail| mail.from.contains("<>")) {
         let to = mail.to[0].split('<').nth(1).unwrap();
@@ -155,14 +164,7 @@ fn x199_a_power_cut_while_mail_bounces_leaves_no_failure_without_its_notice() {
     let volume = Volume::image("ext4", 64, &[], "");
     let mut rig = Rig::start(setup(&volume));
     let mut words = send_doomed(rig.daemon.port, 40);
-    let refusing = Script {
-        rcpt: |to| {
-            let bad = to.contains(".bad@");
-            if bad { "550 5.1.1 No such user".into() } else { "250 2.1.5 Ok".into() }
-        },
-        ..Script::default()
-    };
-    let sink = rig.open_sink_with(refusing);
+    let sink = rig.open_sink_with(refusing());
     for round in 1..4 {
         until("some notices", || (notices(&sink).len() >= 10 * round).then_some(()));
         cut_and_boot(&rig, &volume);
@@ -186,11 +188,11 @@ fn x200_mail_that_is_recorded_as_delivered_does_not_come_back_and_leaves_its_spa
     if !privileged() {
         return;
     }
-    let volume = Volume::image("ext4", 64, &[], "");
+    let volume = Volume::image("ext4", 40, &[], "");
     let mut rig = Rig::start(setup(&volume));
-    // Far more than the disk holds: each round needs the space of the ones before.
-    for _ in 0..4 {
-        rig.promise_many(60, 300_000);
+    // More than the disk holds: each round needs the space of the ones before.
+    for _ in 0..3 {
+        rig.promise_many(50, 300_000);
         rig.drain();
         cut_and_boot(&rig, &volume);
         assert_eq!(rig.daemon.queued(), 0);

@@ -196,7 +196,6 @@ fn s127_s128_a_torn_tail_is_dropped_without_an_alarm_and_all_that_was_promised_c
         let mut again = Rig::start(Setup { state: Some(state), ..Setup::default() });
         again.promised_as(&rig);
         again.open_sink();
-        assert!(again.daemon.command(&["queue", "flush"]).status.success());
         again.drain();
         assert!(!again.daemon.log().contains("damaged"), "{what}: {}", again.daemon.log());
         let came = again.open_sink().with(&torn).len();

@@ -175,6 +175,8 @@ impl Rig {
     pub fn open_sink_with(&mut self, script: Script) -> Sink {
         if let Some(closed) = self.closed.take() {
             self.sink = Some(closed.open(script));
+            // Nobody need wait for the next turn; a mailer that cannot store anything may refuse.
+            let _ = self.daemon.command(&["queue", "flush"]);
         }
         self.sink.clone().unwrap()
     }
@@ -247,7 +249,7 @@ impl Rig {
     /// must be as it was sent, for whom it was sent.
     pub fn compare(&self, mails: &[Mail]) -> (Vec<String>, usize) {
         let mut copies: BTreeMap<String, usize> = BTreeMap::new();
-        for mail in mails {
+        for mail in mails.iter().filter(|mail| !mail.from.contains("<>")) {
             let token = intact(mail);
             if let Some(bytes) = self.promised.get(&token) {
                 assert!(content(mail).len() >= *bytes, "{token} is cut short");
@@ -263,7 +265,8 @@ impl Rig {
     /// Nothing that was refused has come.
     pub fn refused_stay_away(&self) {
         let mails = self.sink.as_ref().expect("drained before").mails();
-        let came = mails.iter().map(intact).filter(|token| self.refused.contains(token));
+        let ours = mails.iter().filter(|mail| !mail.from.contains("<>"));
+        let came = ours.map(intact).filter(|token| self.refused.contains(token));
         assert_eq!(came.collect::<Vec<_>>(), Vec::<String>::new(), "refused, and delivered");
     }
 
@@ -271,7 +274,7 @@ impl Rig {
     pub fn does_not_spin(&self) {
         let pid = self.queue();
         let (start, before) = (Instant::now(), cpu_seconds(pid));
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(700));
         let percent = (cpu_seconds(pid) - before) / start.elapsed().as_secs_f64() * 100.0;
         assert!(percent < IDLE_PERCENT_MAX, "the queue process takes {percent:.0} % of a core");
     }
