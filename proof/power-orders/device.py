@@ -32,8 +32,7 @@ def unpacked(tools):
     """The environment in which the programs of the packages run."""
     if not (tools / "usr/bin/qemu-storage-daemon").exists():
         tools.mkdir(parents=True, exist_ok=True)
-        call("apt-get", "-q", "download", *PACKAGES, cwd=tools, stdout=subprocess.DEVNULL,
-             stderr=subprocess.DEVNULL)
+        call("apt-get", "-qq", "download", *PACKAGES, cwd=tools)
         for package in tools.glob("*.deb"):
             call("dpkg", "-x", package, tools)
             package.unlink()
