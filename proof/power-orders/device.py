@@ -13,10 +13,11 @@ PACKAGES = ["qemu-system-common", "libfuse3-3", "liburing2", "libaio1", "libnuma
 START_SECONDS_MAX = 20
 IMAGE_BYTES = 64 << 20
 # So small a file system of xfs is "unsupported", which is about speed; small ones of btrfs are mixed.
+EXT4 = ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]
 MKFS = {
-    "ext4": ["mkfs.ext4", "-q", "-F", "-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+    "ext4": [*EXT4, "-b", "4096"],
     # Blocks smaller than those of the spool's format: one of its blocks is several of the file system's.
-    "ext4-1k": ["mkfs.ext4", "-q", "-F", "-b", "1024", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+    "ext4-1k": [*EXT4, "-b", "1024"],
     "xfs": ["mkfs.xfs", "-q", "-f", "-K", "--unsupported"],
     "btrfs": ["mkfs.btrfs", "-q", "-f", "-K", "--mixed"],
 }

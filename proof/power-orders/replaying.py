@@ -88,9 +88,10 @@ class Replay:
                                                 device.SUPERBLOCK_AT[self.filesystem]):
                 if not f"{interval.flush}:{name}".startswith(options.only):
                     continue
-                if share.random() < options.share:
+                many = len(interval.writes) > options.few
+                if many or share.random() < options.share:
                     self.counts["states_torn"] += "torn" in name
-                    self.counts["states_of_many_writes"] += len(interval.writes) > options.few
+                    self.counts["states_of_many_writes"] += many
                     self.try_state(name, interval, writes, interval.flush)
 
     def control(self, picked):
@@ -118,7 +119,8 @@ class Replay:
         ledger = mailing.Ledger(lambda: 0)
         ledger.sent = self.case.sent
         sinks = [mailing.Sink(port, ledger) for port in (mailing.SINK_PORT, mailing.DOWN_PORT)]
-        daemon = mailing.Daemon(self.options.daemon, state, self.directory, recording.commits(self.options)).start()
+        daemon = mailing.Daemon(self.options.daemon, state, self.directory, recording.commits(self.options))
+        daemon.start()
         try:
             drained = self.wait_empty(daemon)
             daemon.stop()
