@@ -120,17 +120,18 @@ class Replay:
         ledger.sent = self.case.sent
         sinks = [mailing.Sink(port, ledger) for port in (mailing.SINK_PORT, mailing.DOWN_PORT)]
         daemon = mailing.Daemon(self.options.daemon, state, self.directory, recording.commits(self.options))
-        daemon.start()
         try:
-            drained = self.wait_empty(daemon)
+            daemon.start()
+            if not self.wait_empty(daemon):
+                self.note("not drained", f"{mask:x}", interval, "")
             daemon.stop()
+        except RuntimeError as error:
+            self.note("does not start", f"{mask:x}", interval, [str(error)])
         finally:
             for sink in sinks:
                 sink.stop()
             if daemon.process.poll() is None:
                 daemon.kill()
-        if not drained:
-            self.note("not drained", f"{mask:x}", interval, "")
         self.judge_drained(interval, mask, before, judge.Found(self.options.reader, state), ledger)
         return True
 
