@@ -97,6 +97,9 @@ pub struct Sums {
 pub struct Ledger {
     entries: BTreeMap<u32, Entry>,
     quiet: bool,
+    /// The disk failed so often in a row that nothing could be made void any more: what was
+    /// refused then may come back after a power cut, whole.
+    pub broken: bool,
     /// A queue process was started with another clock than the one before it: nothing tells it
     /// which was right.
     pub clock_set: bool,
@@ -145,6 +148,7 @@ impl Ledger {
         Ledger {
             entries: plan.mails.iter().map(|mail| (mail.number, entry(mail))).collect(),
             quiet: plan.is_quiet(),
+            broken: false,
             clock_set: false,
             expire: plan.knobs.scheduler.retry.expire,
             findings: Vec::new(),
@@ -176,7 +180,7 @@ impl Ledger {
     pub fn refused(&mut self, number: u32) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         entry.state = State::Refused;
-        if entry.fates.iter().any(|fate| fate.deliveries > 0) {
+        if !self.broken && entry.fates.iter().any(|fate| fate.deliveries > 0) {
             self.find(Check::Unpromised, format!("m{number} was delivered, then refused"));
         }
     }
@@ -197,7 +201,8 @@ impl Ledger {
         let Some(fate) = entry.fates.get_mut(index) else { return };
         fate.deliveries += 1;
         let after = |at: Option<Instant>| at.zip(attempt).is_some_and(|(at, began)| began > at);
-        if !fate.accepted || matches!(state, State::Unsent | State::Refused) {
+        let refused = state == State::Refused && !self.broken;
+        if !fate.accepted || state == State::Unsent || refused {
             wrong.push((Check::Unpromised, format!("{what} was delivered in state {state:?}")));
         }
         if after(fate.settled) {

@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use link::admin::{Action, Answer, Filter, State};
 use link::control::Role;
 use mail::{Instant, MessageId};
-use queue::{Output, Queue, Read, Restore, SenderKey, Settings};
+use queue::{Logged, Output, Queue, Read, Restore, SenderKey, Settings};
 use scheduler::Scheduler;
 use spool::{Class, Io, Work};
 use std::collections::{BTreeMap, VecDeque};
@@ -241,7 +241,11 @@ impl QueueStation {
                         self.enter(lane, Job::Io(io), world);
                     }
                     Output::Read(read) => self.enter(3, Job::Read(read), world),
-                    Output::Log(logged) => world.log(|| format!("queue: {logged:?}")),
+                    Output::Log(logged) => {
+                        world.ledger.broken |=
+                            matches!(&logged, Logged::Alarm(spool::Alarm::Broken(_)));
+                        world.log(|| format!("queue: {logged:?}"));
+                    }
                     Output::Answer(question, answer) => self.answered(question, &answer, world),
                 }
             }
