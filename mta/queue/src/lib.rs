@@ -319,10 +319,11 @@ impl Queue {
 
     /// When `advance` wants to be called although nothing else happened.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        [self.spool.next_wakeup(), self.scheduler.next_wakeup(), self.senders.next_wakeup()]
-            .into_iter()
-            .flatten()
-            .min()
+        // Until the sending processes have reported the scheduler is not asked, so what is due
+        // there must not wake us again and again.
+        let senders = self.senders.next_wakeup();
+        let next = senders.or_else(|| self.scheduler.next_wakeup());
+        [self.spool.next_wakeup(), next].into_iter().flatten().min()
     }
 
     /// Whether something is on its way that a stopping process should wait for; begins nothing.

@@ -224,7 +224,13 @@ impl Plan {
         let knobs = knobs(&mut draw, span);
         let mails = 1 + draw.below(pick(&mut draw.clone(), &[4, 12, 40])) as u32;
         let quiet = one_in(&mut draw, 12);
-        let faults = if quiet { 0 } else { draw.below(40) as u32 };
+        // Some plans are storms of power cuts: recovery over recovery.
+        let storm = one_in(&mut draw, 4);
+        let faults = match (quiet, storm) {
+            (true, _) => 0,
+            (false, true) => 100 + draw.below(200) as u32,
+            (false, false) => draw.below(40) as u32,
+        };
         let kept = |name: String| !without.contains(&name);
         Plan {
             seed,
@@ -234,7 +240,7 @@ impl Plan {
                 .collect(),
             faults: (0..faults)
                 .filter(|number| kept(format!("f{number}")))
-                .map(|number| fault(seed, number, span, &knobs))
+                .map(|number| fault(seed, number, span, &knobs, storm))
                 .collect(),
             knobs: Knobs { sink_trouble: if quiet { 0 } else { knobs.sink_trouble }, ..knobs },
             span,
@@ -361,12 +367,13 @@ fn recipient(draw: &mut Chance) -> Recipient {
     Recipient { domain, fate, never_notify: one_in(draw, 15) }
 }
 
-fn fault(seed: u64, number: u32, span: Duration, knobs: &Knobs) -> Fault {
+fn fault(seed: u64, number: u32, span: Duration, knobs: &Knobs, storm: bool) -> Fault {
     let mut draw = chance(seed, 1_000_000 + u64::from(number));
     let draw = &mut draw;
     let ms = |draw: &mut Chance, most: u64| Duration::from_millis(1 + draw.below(most));
     let share = (span / 3).max(Duration::from_secs(2));
-    let what = match draw.below(30) {
+    let kind = if storm && !one_in(draw, 12) { 0 } else { draw.below(30) };
+    let what = match kind {
         0..=13 => What::PowerCut(ms(draw, 5_000)),
         14..=17 => What::Kill(station(draw, knobs), ms(draw, 2_000)),
         18 => What::Kill(station(draw, knobs), ms(draw, 20_000)),
@@ -391,7 +398,7 @@ fn fault(seed: u64, number: u32, span: Duration, knobs: &Knobs) -> Fault {
         )),
     };
     let when = match what {
-        What::PowerCut(_) if !one_in(draw, 4) => {
+        What::PowerCut(_) if storm || !one_in(draw, 4) => {
             When::DiskStep(1 + draw.below(pick(&mut draw.clone(), &[6, 40, 200])))
         }
         What::Kill(..) | What::KillAll(_) | What::Unlink(_) if !one_in(draw, 4) => {
