@@ -47,9 +47,9 @@ enum Task {
     Replay {
         /// The seed
         seed: u64,
-        /// Parts that are taken away: `m3,f7`
+        /// The parts that are left of it: `m3,f7`
         #[arg(long, value_delimiter = ',')]
-        without: Vec<String>,
+        only: Vec<String>,
         /// Only the verdict
         #[arg(long)]
         quiet: bool,
@@ -64,9 +64,14 @@ fn main() -> ExitCode {
             let swarm = Swarm { first, seeds, until, twice, raw, ..Swarm::default() };
             swarm.run(threads)
         }
-        Task::Replay { seed, without, quiet } => {
-            let plan = Plan::drawn(seed, &without.into_iter().collect());
-            println!("{plan:#?}");
+        Task::Replay { seed, only, quiet } => {
+            let plan = match only.is_empty() {
+                true => Plan::drawn(seed, &BTreeSet::new()),
+                false => Plan::only(seed, &only.into_iter().collect()),
+            };
+            if !quiet {
+                println!("{plan:#?}");
+            }
             let verdict = run(plan, !quiet);
             verdict.told.iter().for_each(|line| println!("{line}"));
             println!(

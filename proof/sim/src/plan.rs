@@ -216,6 +216,13 @@ fn within(chance: &mut Chance, most: Duration) -> Duration {
 }
 
 impl Plan {
+    /// The plan of a seed, with only the parts that are named.
+    pub fn only(seed: u64, parts: &BTreeSet<String>) -> Plan {
+        let all = Plan::drawn(seed, &BTreeSet::new()).parts();
+        let without = all.into_iter().filter(|part| !parts.contains(part)).collect();
+        Plan::drawn(seed, &without)
+    }
+
     /// The plan of a seed, without the parts that are named.
     pub fn drawn(seed: u64, without: &BTreeSet<String>) -> Plan {
         let mut draw = chance(seed, 1);
@@ -263,12 +270,11 @@ impl Plan {
 
     /// What has to be said to see this plan again.
     pub fn line(&self) -> String {
-        let mut line = format!("cargo xtask swarm --replay {}", self.seed);
-        if !self.without.is_empty() {
-            let names: Vec<&str> = self.without.iter().map(String::as_str).collect();
-            line += &format!(" --without {}", names.join(","));
+        let line = format!("cargo xtask swarm --replay {}", self.seed);
+        match self.without.is_empty() {
+            true => line,
+            false => format!("{line} --only {}", self.parts().join(",")),
         }
-        line
     }
 
     /// When the faults end.
@@ -323,7 +329,7 @@ fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
         senders: pick(draw, &[1, 1, 2]),
         shelf_bytes_max: pick(draw, &[0, 10_000, 1 << 20]),
         credit_bytes: pick(draw, &[20_000, 1 << 20]),
-        room: pick(draw, &[1 << 20, 4 << 20, 64 << 20]),
+        room: u64::from(segment_bytes) * pick(draw, &[8, 16, 256]),
         body_chunk_bytes: pick(draw, &[1_000, 8 << 10, 64 << 10]),
         sink_trouble: pick(draw, &[0, 30, 300]),
     }
@@ -399,7 +405,8 @@ fn fault(seed: u64, number: u32, span: Duration, knobs: &Knobs, storm: bool) -> 
     };
     let when = match what {
         What::PowerCut(_) if storm || !one_in(draw, 4) => {
-            When::DiskStep(1 + draw.below(pick(&mut draw.clone(), &[6, 40, 200])))
+            let most = if storm { [3, 8, 25] } else { [6, 40, 200] };
+            When::DiskStep(1 + draw.below(pick(&mut draw.clone(), &most)))
         }
         What::Kill(..) | What::KillAll(_) | What::Unlink(_) if !one_in(draw, 4) => {
             When::LinkStep(1 + draw.below(300))

@@ -344,9 +344,9 @@ impl QueueStation {
         }
     }
 
-    /// Whether nothing is queued.
+    /// Whether nothing is queued, nor on its way to the disk.
     pub fn is_empty(&self, world: &World) -> bool {
-        self.queue.summary(world.now()).messages == 0
+        self.queue.summary(world.now()).messages == 0 && self.queue.is_settled()
     }
 
     /// What is still here, in words.

@@ -329,6 +329,7 @@ impl Run {
             }
             What::ClockJump(seconds) => {
                 let wall = self.world.now().wall.micros() + seconds * 1_000_000;
+                self.world.clock_was_set |= seconds.abs() > 3_500;
                 self.world.clock.set_wall(mail::Wall::from_micros(wall));
             }
             What::Down(domain, span) => {
@@ -408,7 +409,7 @@ impl Run {
     fn start_queue(&mut self, life: u64) {
         match QueueStation::start(life, &mut self.world) {
             Ok(mut queue) => {
-                self.world.ledger.clock_set |= self.world.clock_is_off();
+                self.world.ledger.clock_set |= self.world.clock_was_set;
                 queue.pump(&mut self.world);
                 self.queue = Some(queue);
                 self.open = true;
