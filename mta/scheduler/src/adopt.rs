@@ -14,32 +14,64 @@ impl Scheduler {
     pub fn adopt(&mut self, id: MessageId, recipients: &[u32], now: Now) -> Option<AttemptId> {
         self.clock.set(now);
         let message = self.ids.get(id)?;
-        let jobs = self.jobs_of(message).into_iter();
-        let mut idle = jobs.filter(|job| self.jobs[*job].state != JobState::InFlight);
-        let (job, taken) = idle.find_map(|job| {
-            let members = self.members(job).into_iter();
-            let taken: Vec<u32> = members.filter(|at| recipients.contains(at)).collect();
-            (!taken.is_empty()).then_some((job, taken))
-        })?;
-        let Job { destination: at, .. } = self.jobs[job];
+        let parts = self.parts_of(message, recipients);
+        let at = self.jobs[parts.first()?.0].destination;
+        self.count_out(message);
+        let job = self.one_of(parts);
         let epoch = self.destinations[at].epoch;
         let (attempt, flight) =
             self.take_flight(Flight { attempt: 0, job, epoch, suspect: false, doubtful: false });
-        let job = if taken.len() == self.members_len(job) {
-            self.shift(job, To::Flight(flight));
-            job
-        } else {
-            self.count_out(message);
-            let part = self.divide(job, taken);
-            self.enter(part, To::Flight(flight));
-            self.count_in(message);
-            part
-        };
-        self.flights[flight].job = job;
+        self.enter(job, To::Flight(flight));
+        self.count_in(message);
         let limits = self.limits_at(at);
         let nanos = self.clock.nanos();
         self.destinations[at].begin(&limits, nanos);
         self.refresh(at);
         Some(attempt)
+    }
+
+    /// The transactions that these recipients are in, with the recipients of each: what was one
+    /// attempt may be several after a restart, if the recipients have different due times. All
+    /// have one destination.
+    fn parts_of(&self, message: u32, recipients: &[u32]) -> Vec<(u32, Vec<u32>)> {
+        let idle = |job: &u32| self.jobs[*job].state != JobState::InFlight;
+        let part = |job: u32| {
+            let members = self.members(job).into_iter();
+            let taken: Vec<u32> = members.filter(|at| recipients.contains(at)).collect();
+            (!taken.is_empty()).then_some((job, taken))
+        };
+        let jobs = self.jobs_of(message).into_iter();
+        let mut parts: Vec<_> = jobs.filter(idle).filter_map(part).collect();
+        if let Some(at) = parts.first().map(|(job, _)| self.jobs[*job].destination) {
+            parts.retain(|(job, _)| self.jobs[*job].destination == at);
+        }
+        parts
+    }
+
+    /// Makes one transaction of them, in no state yet.
+    fn one_of(&mut self, parts: Vec<(u32, Vec<u32>)>) -> u32 {
+        let mut pieces = Vec::new();
+        for (job, taken) in parts {
+            if taken.len() == self.members_len(job) {
+                self.leave(job);
+                pieces.push(job);
+            } else {
+                pieces.push(self.divide(job, taken));
+            }
+        }
+        let job = pieces[0];
+        let mut members = self.members(job);
+        for other in pieces.drain(1..) {
+            let Job { message, attempts, .. } = self.jobs[other];
+            self.jobs[job].attempts = self.jobs[job].attempts.max(attempts);
+            let moved = self.members(other);
+            moved.iter().for_each(|index| self.recipient_mut(message, *index).job = job);
+            members.extend(moved);
+            self.end_job(other);
+        }
+        members.sort_unstable();
+        self.free_members(job);
+        self.set_members(job, members);
+        job
     }
 }

@@ -29,3 +29,22 @@ fn recipients_that_were_not_under_way_are_tried_beside_the_adopted_ones() {
     assert_eq!(bench.scheduler.adopt(MessageId(1), &[0, 1], bench.now), None, "all in flight");
     assert_eq!(bench.scheduler.adopt(MessageId(2), &[0], bench.now), None, "unknown");
 }
+
+#[test]
+fn recipients_with_due_times_of_their_own_are_taken_over_together() {
+    let mut bench = Bench::new(scheduler::Settings::default());
+    bench.send(mail(1, "a@b.test", &["x@c.test", "y@c.test", "z@c.test", "w@c.test"]));
+    let message = MessageId(1);
+    let due = bench.now.wall + seconds(700);
+    let mail::Outcome::Deferred(report) = greylisted() else { panic!() };
+    let recipients = vec![0, 3];
+    let change = mail::Change::Due { message, recipients, due, attempts: 2, report };
+    bench.scheduler.apply(&change, bench.now);
+    let adopted = bench.scheduler.adopt(message, &[0, 1, 2], bench.now).unwrap();
+    assert!(bench.attempts().is_empty(), "the fourth waits for its time");
+    bench.scheduler.outcome(adopted, &[(0, delivered()), (1, delivered())], bench.now);
+    bench.pass(seconds(3_000));
+    let left: Vec<_> = bench.attempts().into_iter().flat_map(|a| a.recipients).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(left.contains(&2) && left.contains(&3));
+}
