@@ -119,6 +119,8 @@ pub struct Queue {
     senders: Senders,
     records: Records,
     shelf: Shelf,
+    /// The slice of a snapshot that the spool waits for.
+    slice: Option<spool::SnapshotSlice>,
     output: VecDeque<Output>,
     started: Instant,
     /// Own transactions (notices): random name of this life, and a count.
@@ -174,6 +176,7 @@ impl Queue {
             senders: Senders::new(senders, now.monotonic + SENDERS_WAIT),
             records: Records::default(),
             shelf: Shelf::new(settings.shelf_bytes_max),
+            slice: None,
             settings,
             output: VecDeque::new(),
             started: now.monotonic,
@@ -258,10 +261,29 @@ impl Queue {
     pub fn advance(&mut self, now: Now) {
         loop {
             let moved = self.advance_spool(now) | self.advance_scheduler(now);
-            if !moved {
+            if !moved && !self.advance_snapshot(now) {
                 return;
             }
         }
+    }
+
+    /// Gives the spool the slice of a snapshot that it wants, when it has been told everything that
+    /// the slice would tell: else a cut could leave a snapshot that knows of a failure, and no
+    /// notice of it.
+    fn advance_snapshot(&mut self, now: Now) -> bool {
+        if !self.may_schedule(now) {
+            return false; // the scheduler has not been asked for its records yet
+        }
+        let records = &self.records;
+        let told = |slice: &mut spool::SnapshotSlice| {
+            slice.messages.iter().all(|message| records.all_submitted(*message))
+        };
+        let Some(slice) = self.slice.take_if(told) else { return false };
+        let state =
+            |message: &MessageId| self.scheduler.export(*message, now).map(|blob| (*message, blob));
+        let blobs = slice.messages.iter().filter_map(state).collect();
+        self.spool.snapshot_slice(slice, blobs);
+        true
     }
 
     fn advance_spool(&mut self, now: Now) -> bool {
@@ -276,13 +298,7 @@ impl Queue {
                     self.refused(transaction, refusal);
                 }
                 spool::Output::Alarm(alarm) => self.log(Logged::Alarm(alarm)),
-                spool::Output::SnapshotWanted(slice) => {
-                    let state = |message: &MessageId| {
-                        self.scheduler.export(*message, now).map(|blob| (*message, blob))
-                    };
-                    let blobs = slice.messages.iter().filter_map(state).collect();
-                    self.spool.snapshot_slice(slice, blobs);
-                }
+                spool::Output::SnapshotWanted(slice) => self.slice = Some(slice),
             }
         }
         moved
@@ -328,7 +344,7 @@ impl Queue {
 
     /// Whether something is on its way that a stopping process should wait for; begins nothing.
     pub fn is_settled(&self) -> bool {
-        self.spool.is_settled()
+        self.spool.is_settled() && self.records.is_empty()
     }
 
     /// Whether the spool has a segment to write, so that the next commit waits for nothing.

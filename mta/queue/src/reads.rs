@@ -176,6 +176,7 @@ impl Queue {
             }
             ReadFor::Notice { record, acknowledgements } => {
                 self.record_with_notices(record, acknowledgements, &opened, &content, now);
+                self.record_behind(message, now);
             }
             ReadFor::Fetch { key, attempt, offset, .. } => {
                 if let Some(end) = self.senders.end(key) {
@@ -194,6 +195,7 @@ impl Queue {
                 let text = format!("no notice could be made: {text}");
                 self.log(Logged::Damaged { message, text });
                 self.submit(Vec::new(), record.changes, acknowledgements, now);
+                self.record_behind(message, now);
             }
             ReadFor::Fetch { key, attempt, .. } => {
                 if let Some(end) = self.senders.end(key) {

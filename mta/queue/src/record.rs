@@ -15,7 +15,7 @@ use mail::bounce::{Bounce, Kind, NOTICE_RECIPIENTS_MAX};
 use mail::{Change, MessageId, Now, TransactionId};
 use scheduler::{Notice, NoticeKind, Record};
 use spool::Ticket;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 /// Names what is told once everything that it called for is recorded.
@@ -31,6 +31,9 @@ pub(crate) struct Records {
     /// Results of which the scheduler has not yet given all records.
     fresh: HashMap<MessageId, Vec<Acknowledgement>>,
     tickets: HashMap<Ticket, Acknowledgements>,
+    /// Messages that are being read for a notice, each with what came after the record that the
+    /// notice belongs to. At most a few for each recipient.
+    behind: HashMap<MessageId, VecDeque<(Record, Acknowledgements)>>,
 }
 
 #[derive(Debug)]
@@ -86,6 +89,16 @@ impl Records {
         self.tickets.len()
     }
 
+    /// Whether the spool has all records of this message that there are.
+    pub fn all_submitted(&self, message: MessageId) -> bool {
+        !self.behind.contains_key(&message)
+    }
+
+    /// The same for all messages.
+    pub fn is_empty(&self) -> bool {
+        self.behind.is_empty()
+    }
+
     /// One of them is done; gives back whom to answer if it was the last.
     fn done(&mut self, acknowledgement: Acknowledgement) -> Option<Whom> {
         let waiting = self.waiting.get_mut(&acknowledgement)?;
@@ -98,9 +111,18 @@ impl Records {
 }
 
 impl Queue {
-    /// Gives a record to the spool; one with notices first needs the message it is about.
+    /// Gives a record to the spool, behind those of the same message that came before: a message
+    /// must not end before the notice that it calls for is stored.
     pub(crate) fn record(&mut self, record: Record, now: Now) {
         let acknowledgements = self.records.add(record.message);
+        match self.records.behind.get_mut(&record.message) {
+            Some(behind) => behind.push_back((record, acknowledgements)),
+            None => self.record_next(record, acknowledgements, now),
+        }
+    }
+
+    /// One with notices first needs the message it is about.
+    fn record_next(&mut self, record: Record, acknowledgements: Acknowledgements, now: Now) {
         for silent in &record.silent {
             self.log(Logged::Silent { message: record.message, silent: silent.clone() });
         }
@@ -115,7 +137,21 @@ impl Queue {
                 let original = opened.content.clone().unwrap_or_default();
                 self.record_with_notices(record, acknowledgements, &opened, &original, now);
             }
-            None => self.read(message, ReadFor::Notice { record, acknowledgements }, now),
+            None => {
+                self.records.behind.entry(message).or_default();
+                self.read(message, ReadFor::Notice { record, acknowledgements }, now);
+            }
+        }
+    }
+
+    /// The notice of a record has been made, or cannot be; what came behind it goes on.
+    pub(crate) fn record_behind(&mut self, message: MessageId, now: Now) {
+        let mut behind = self.records.behind.remove(&message).unwrap_or_default();
+        while let Some((record, acknowledgements)) = behind.pop_front() {
+            self.record_next(record, acknowledgements, now);
+            if let Some(again) = self.records.behind.get_mut(&message) {
+                return again.extend(behind);
+            }
         }
     }
 
@@ -191,7 +227,9 @@ impl Queue {
         now: Now,
     ) -> Vec<MessageId> {
         for change in &changes {
-            if let Change::Retire { message } = change {
+            if let Change::Retire { message } = change
+                && self.spool.contains(*message)
+            {
                 self.shelf.remove(*message);
                 self.log(Logged::Retire { message: *message });
             }
@@ -230,9 +268,8 @@ impl Queue {
     /// deletion is durable: a cut before would have the message there again, and tried again. The
     /// spool keeps changes of one message in their order, so it is enough to say it once more.
     pub(crate) fn record_deletion(&mut self, message: MessageId, now: Now) {
-        let acknowledgements = self.records.add(message);
-        let ticket = self.spool.change(Change::Retire { message }, now);
-        self.records.tickets.insert(ticket, acknowledgements);
+        let changes = vec![Change::Retire { message }];
+        self.record(Record { message, changes, notices: Vec::new(), silent: Vec::new() }, now);
     }
 
     /// A notice needs no `Received` line: nobody handed it to us.
