@@ -15,10 +15,12 @@
 //! | [`ledger`] | the judge |
 //! | [`run`] | one plan from its beginning to the verdict |
 //! | [`small`] | a failing plan made small |
+//! | [`every_cut`] | one small workload, cut at every step with every subset of what is pending |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod client;
+pub mod every_cut;
 pub mod ledger;
 pub mod net;
 pub mod plan;
