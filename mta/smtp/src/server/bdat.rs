@@ -66,9 +66,12 @@ impl Session {
         let left = usize::try_from(chunk.left).unwrap_or(usize::MAX);
         let piece = &bytes[..bytes.len().min(left)];
         let used = match &mut chunk.fate {
-            Fate::Keep { body, .. } => {
+            Fate::Keep { body, last, .. } => {
                 let used = body.take(piece, &self.server.settings).used;
-                self.pass_on(body);
+                // The last piece stays for the end, full or not: there is one event at a time.
+                if !(*last && used as u64 == chunk.left) {
+                    self.pass_on(body);
+                }
                 used
             }
             Fate::Skip { .. } => piece.len(),

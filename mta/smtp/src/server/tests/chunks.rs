@@ -67,6 +67,27 @@ fn p042_a_million_chunks_of_one_octet_are_one_message() {
 }
 
 #[test]
+fn p043_a_last_chunk_that_fills_what_is_handed_over_at_once_is_kept_whole() {
+    let most = 64;
+    let settings = Settings { body_chunk_bytes: most, ..settings() };
+    for length in 2..3 * most + 3 {
+        for first in [0, 1, most - 1, most] {
+            let body = [&b"x".repeat(length - 2)[..], b"\r\n"].concat();
+            let (one, two) = body.split_at(first.min(length));
+            let group = [
+                format!("BDAT {}\r\n", one.len()).as_bytes(),
+                one,
+                format!("BDAT {} LAST\r\n", two.len()).as_bytes(),
+                two,
+            ]
+            .concat();
+            let outcome = talk(&settings, &[EHLO, PATHS, &group], |_| 1_000);
+            assert_eq!(outcome.kept, [body], "{length} octets, {first} of them first");
+        }
+    }
+}
+
+#[test]
 fn p043_chunks_may_cut_anything() {
     let wire = b"BDAT 4\r\nX: ";
     let rest = [b"\xc3BDAT 2\r\n\xa4\r", &b"BDAT 5 LAST\r\n\n\r\n\r\n"[..]].concat();
