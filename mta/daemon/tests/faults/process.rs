@@ -12,10 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
@@ -219,8 +215,7 @@ fn rand_micros(round: u64) -> u64 {
 
 #[test]
 fn x202_root_that_cannot_become_another_user_is_refused_at_the_start() {
-    if !is_root() {
-        eprintln!("not root: there is nothing to give up");
+    if !crate::is_root_or_skips("something to give up") {
         return;
     }
     let field = Field::start(Setup::default());

@@ -199,17 +199,13 @@ fn n109_without_a_process_to_spare_what_runs_goes_on_and_what_died_comes_back_la
 
 /// Runs the test in a network of its own, with nothing but loopback in it.
 fn in_own_network(test: impl FnOnce() + Send + 'static) {
-    if !is_root() {
-        eprintln!("not root: no network of our own");
+    if !crate::is_root_or_skips("a network of its own") {
         return;
     }
     let alone = std::thread::spawn(|| {
         // SAFETY: only this thread, and what it starts, gets the new namespace.
         let made = unsafe { libc::unshare(libc::CLONE_NEWNET) };
-        if made != 0 {
-            eprintln!("no network of our own: {}", std::io::Error::last_os_error());
-            return;
-        }
+        assert_eq!(made, 0, "unshare: {}", std::io::Error::last_os_error());
         ip(&["link", "set", "lo", "up"]);
         test();
     });
@@ -336,8 +332,7 @@ fn n115_a_log_that_nobody_reads_holds_up_no_mail() {
 
 #[test]
 fn n116_without_resolv_conf_hosts_or_with_broken_ones_mail_waits_and_the_rest_flows() {
-    if !is_root() {
-        eprintln!("not root: /etc stays as it is");
+    if !crate::is_root_or_skips("another /etc") {
         return;
     }
     let broken =
