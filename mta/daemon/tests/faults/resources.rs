@@ -117,6 +117,24 @@ fn n107_any_process_without_descriptors_defers_or_refuses_and_goes_on_when_there
     settle(&field, load);
 }
 
+#[test]
+fn n107_master_without_descriptors_starts_what_died_once_there_are_some() {
+    let (field, _place) = start_as_ordinary_user();
+    let daemon = &field.daemon;
+    let load = field.load(2);
+    load.wait_for_more(3);
+    limit(daemon.pid(), "nofile=3:");
+    daemon.pids_of("send").iter().for_each(|pid| signal_to(*pid, libc::SIGKILL));
+    daemon.wait_for_log(&["cannot start send"]);
+    limit(daemon.pid(), "nofile=1024:");
+    until("send to be there again", || (daemon.pids_of("send").len() == 1).then_some(()));
+    load.wait_for_more(3);
+    settle(&field, load);
+    let of_master = ["--ppid", &daemon.pid().to_string(), "-o", "stat="];
+    let dead = Command::new("ps").args(of_master).output().unwrap().stdout;
+    assert!(!dead.contains(&b'Z'), "a child was left unburied");
+}
+
 /// Bytes of the address space of a process.
 fn address_space(pid: u32) -> u64 {
     let pages = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
