@@ -2,6 +2,7 @@
 //! the promises that were broken.
 //!
 //! Must never touch a file system that it has not made itself.
+// fault: S137-S139 power cuts at random moments of real load, one in four once more in recovery, on ext4 and xfs
 
 mod cell;
 mod cut;

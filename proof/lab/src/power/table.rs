@@ -1,6 +1,6 @@
 //! The table of a campaign, for a terminal and for a page.
 //!
-//! Must never print a bare 0 for what was lost: among n messages, less than 3/n is what 0 proves.
+//! Must never print a bare 0 for what was lost: among n messages at stake, less than 3/n is what 0 proves.
 
 use super::cell::Cell;
 use super::line::Line;
@@ -81,7 +81,7 @@ fn rows(lines: &[Line]) -> Vec<Vec<String>> {
             or_less(sum.with_loss, sum.cuts),
             sum.promised.to_string(),
             sum.at_stake.to_string(),
-            or_less(sum.lost, sum.promised),
+            or_less(sum.lost, sum.at_stake),
             format!("{}, {}", sum.late, sum.lost_late),
             sum.doubled.to_string(),
             sum.damaged.to_string(),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lost_is_less_than_three_in_all_that_were_promised() {
+    fn nothing_lost_is_less_than_three_in_all_that_were_at_stake() {
         let lines = [
             line(Entrant::Posthaste, 100, 0),
             line(Entrant::Posthaste, 50, 0),
@@ -158,7 +158,8 @@ mod tests {
             line(Entrant::Control, 10, 0),
         ];
         let text = markdown(&lines);
-        let ours = "| xfs | up | posthaste | 2 | 0 | 0 (< 3/2) | 150 | 2 | 0 (< 3/150) | 0, 0 | 4 | 0 | 0 |";
+        let ours =
+            "| xfs | up | posthaste | 2 | 0 | 0 (< 3/2) | 150 | 2 | 0 (< 3/2) | 0, 0 | 4 | 0 | 0 |";
         assert!(text.contains(ours), "{text}");
         assert!(
             text.contains("| xfs | up | control | 2 | 0 | 1 | 20 | 2 | 4 | 0, 0 | 4 | 0 | 0 |"),
