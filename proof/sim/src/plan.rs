@@ -290,7 +290,7 @@ fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
         batch_bytes_max: pick(draw, &[4 << 10, 8 << 10, segment_bytes / 4]),
         commits_in_flight: pick(draw, &[1, 1, 2, 4]),
         reserve_bytes: u64::from(segment_bytes),
-        keep_free_bytes: 0,
+        keep_free_bytes: 128 << 10,
         bulk_bytes_min: pick(draw, &[9_000, 30_000, 1 << 20]),
         chunk_bytes_max: pick(draw, &[1_000, 4 << 10, segment_bytes / 8]),
         snapshot_log_bytes: pick(draw, &[16 << 10, 64 << 10, 256 << 10]),

@@ -173,7 +173,7 @@ impl Run {
             }
             Event::Room => {
                 let room = self.world.plan.knobs.room;
-                self.world.disk.set_room(room);
+                self.world.disk.set_room(if self.world.is_quiet() { u64::MAX } else { room });
             }
             Event::Fast => self.world.slow = Duration::ZERO,
             Event::Quiet => self.quiet(),
