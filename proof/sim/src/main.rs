@@ -213,7 +213,11 @@ impl Swarm {
                 self.total.add(&verdict);
                 well
             });
-            if !ran.unwrap_or(false) && !self.failed.swap(true, Ordering::Relaxed) {
+            let well = ran.unwrap_or(false);
+            if !well {
+                println!("seed {seed} fails");
+            }
+            if !well && !self.failed.swap(true, Ordering::Relaxed) {
                 *self.failure.lock().expect("no thread panics with the lock") = Some(seed);
             }
         }
