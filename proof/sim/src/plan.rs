@@ -390,7 +390,7 @@ fn fault(seed: u64, number: u32, span: Duration, knobs: &Knobs, storm: bool) -> 
         }),
         21 => What::SyncFails(1 + draw.below(4) as u32),
         22 => What::WriteFails(1 + draw.below(4) as u32),
-        23 => What::NoRoom(within(draw, share)),
+        23 => What::NoRoom(within(draw, share.min(Duration::from_secs(3_600)))),
         24 => What::SlowDisk(within(draw, share), ms(draw, pick(&mut draw.clone(), &[30, 40_000]))),
         25 => What::ClockJump(pick(
             draw,

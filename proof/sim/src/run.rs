@@ -20,7 +20,7 @@ use world::{Chance as _, Errno};
 /// Between two looks at the queue once the faults have ended.
 const LOOK: Duration = Duration::from_secs(900);
 /// Events of one run at most: more is a machine that turns without getting anywhere.
-const EVENTS_MAX: u64 = 1_000_000;
+const EVENTS_MAX: u64 = 2_000_000;
 
 /// How a run ended.
 #[derive(Debug)]

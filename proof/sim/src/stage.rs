@@ -179,7 +179,7 @@ impl World {
         self.clock.advance(when.since(self.now().monotonic));
         self.counts.events += 1;
         let event = self.due.remove(&sequence)?;
-        if self.counts.events > 900_000 {
+        if self.counts.events > 1_900_000 {
             let shown = format!("{event:?}");
             let kind = shown.split(',').next().unwrap_or_default().to_owned();
             *self.kinds.entry(kind).or_insert(0) += 1;
