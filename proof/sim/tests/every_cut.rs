@@ -55,6 +55,18 @@ const SHALLOW: Depth =
     Depth { random: 30, again_every: 50, thorough_every: 1_000, drained_every: 500, only: None };
 
 #[test]
+#[ignore = "a campaign: runs for as long as it is let; every seed is said when it is through"]
+fn many_seeds_keep_every_promise() {
+    for seed in 100..1_000 {
+        let (commits, acts) = ([1, 2, 4][seed as usize % 3], 30 + (seed % 7) as u32 * 10);
+        match every_cut(seed, commits, &plan(acts), &SHALLOW) {
+            Ok(tally) => println!("seed {seed}, {commits} in flight: {tally}"),
+            Err(broken) => panic!("{acts} acts, {broken}"),
+        }
+    }
+}
+
+#[test]
 fn a_disk_that_ignores_syncs_is_found_out() {
     let lying = Plan { ignores_syncs: true, ..plan(30) };
     let broken = every_cut(4, 2, &lying, &SHALLOW).unwrap_err();
