@@ -1,4 +1,4 @@
-//! `cargo xtask ci | tidy | knobs | faults`: what keeps the house in order.
+//! `cargo xtask ci | tidy | knobs | faults | swarm`: what keeps the house in order.
 //!
 //! Must never be needed to build or to run Posthaste.
 
@@ -7,6 +7,7 @@
 mod ci;
 mod faults;
 mod knobs;
+mod swarm;
 mod tidy;
 
 use anyhow::{Context, Result, ensure};
@@ -40,6 +41,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Simulate the whole mailer from many seeds, or tell one of them line by line
+    Swarm(swarm::Swarm),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +65,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Knobs => knobs::write(&root).map(|()| true),
         Task::Faults { check: true } => faults::check(&root).map(|()| true),
         Task::Faults { check: false } => faults::write(&root).map(|()| true),
+        Task::Swarm(swarm) => swarm.run(&root),
     }
 }
 
