@@ -169,11 +169,11 @@ impl Receive {
         for stream in due {
             let Some(guest) = self.guests.get_mut(&stream) else { continue };
             match guest.wait {
-                Wait::Nothing => {
-                    if guest.session.next_wakeup().is_some_and(|at| at <= now.monotonic) {
-                        guest.session.handle_timeout(now);
-                        self.drive(stream, world);
-                    }
+                Wait::Nothing
+                    if guest.session.next_wakeup().is_some_and(|at| at <= now.monotonic) =>
+                {
+                    guest.session.handle_timeout(now);
+                    self.drive(stream, world);
                 }
                 Wait::Data(until) if until <= now.monotonic => {
                     guest.wait = Wait::Nothing;

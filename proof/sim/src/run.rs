@@ -63,7 +63,7 @@ pub fn run(plan: Plan, told: bool) -> Verdict {
     let mut run = Run::new(plan, told);
     run.begin();
     while !run.done && run.world.ledger.findings.is_empty() {
-        let Some(event) = run.world.next() else {
+        let Some(event) = run.world.next_event() else {
             run.world.ledger.find(Check::Stuck, "nothing will ever happen again".into());
             break;
         };

@@ -174,7 +174,7 @@ impl World {
     }
 
     /// The next event; turns the clock to it.
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<Event> {
         let Reverse((when, sequence)) = self.events.pop()?;
         self.clock.advance(when.since(self.now().monotonic));
         self.counts.events += 1;
