@@ -329,7 +329,7 @@ fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
         senders: pick(draw, &[1, 1, 2]),
         shelf_bytes_max: pick(draw, &[0, 10_000, 1 << 20]),
         credit_bytes: pick(draw, &[20_000, 1 << 20]),
-        room: u64::from(segment_bytes) * pick(draw, &[8, 16, 256]),
+        room: u64::from(segment_bytes) * pick(draw, &[14, 20, 256]),
         body_chunk_bytes: pick(draw, &[1_000, 8 << 10, 64 << 10]),
         sink_trouble: pick(draw, &[0, 30, 300]),
     }
