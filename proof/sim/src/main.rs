@@ -204,7 +204,8 @@ impl Swarm {
             let plan = || Plan::drawn(seed, &BTreeSet::new());
             let ran = std::panic::catch_unwind(|| {
                 let verdict = run(plan(), false);
-                let again = seed.is_multiple_of(self.twice.max(1)).then(|| run(plan(), false).trace);
+                let again =
+                    seed.is_multiple_of(self.twice.max(1)).then(|| run(plan(), false).trace);
                 let other = again.is_some_and(|trace| trace != verdict.trace);
                 if other {
                     println!("seed {seed} went two ways: chance that is not the seed's");
