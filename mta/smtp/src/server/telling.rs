@@ -42,6 +42,7 @@ impl Session {
     }
 
     pub(super) fn tell(&mut self, event: Event) {
+        debug_assert!(self.ready.is_none(), "{:?} would be lost", self.ready);
         self.ready = Some(event);
     }
 

@@ -123,3 +123,19 @@ fn p046_pipelined_chunks_are_counted_whatever_is_refused() {
     assert_eq!(outcome.codes()[2..], [550, 503, 250]);
     assert_eq!(outcome.events.iter().filter(|event| *event == "reset").count(), 1);
 }
+
+#[test]
+fn p012_p038_a_last_chunk_that_fills_the_buffer_to_the_octet_loses_none() {
+    let small = Settings { body_chunk_bytes: 8, ..settings() };
+    for bytes in [6, 7, 8, 9, 15, 16, 17, 24] {
+        let body = [&vec![b'x'; bytes - 2][..], b"\r\n"].concat();
+        let last = [format!("BDAT {bytes} LAST\r\n").as_bytes(), &body].concat();
+        let outcome = check_with(&small, &[EHLO, PATHS, &last]);
+        assert_eq!(outcome.kept.concat(), body, "{bytes} in one");
+        let (front, back) = body.split_at(3);
+        let line = format!("BDAT {} LAST\r\n", bytes - 3);
+        let two = [b"BDAT 3\r\n", front, line.as_bytes(), back].concat();
+        let outcome = check_with(&small, &[EHLO, PATHS, &two]);
+        assert_eq!(outcome.kept, [body], "{bytes} in two");
+    }
+}

@@ -5,6 +5,7 @@
 
 mod chunks;
 mod commands;
+mod cuts;
 mod data;
 mod envelope;
 mod limits;
