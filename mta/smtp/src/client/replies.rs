@@ -1,6 +1,6 @@
 //! Bytes from the peer in, replies out (RFC 5321 4.2): bounded, and made harmless.
 //!
-//! Must never keep more than `LINE_BYTES_MAX` + `TEXT_BYTES_MAX`, and never hand on a control
+//! Must never keep more than `LINE_BYTES_MAX` + 1 + `TEXT_BYTES_MAX`, and never hand on a control
 //! character or an 8-bit byte of the peer.
 
 use mail::{Enhanced, Reply};
@@ -77,7 +77,8 @@ impl ReplyReader {
     }
 
     fn keep(&mut self, part: &[u8]) -> Result<(), Garbage> {
-        if self.line.len() + part.len() > LINE_BYTES_MAX {
+        // The CR may be among them: where a line is cut must not make it longer.
+        if self.line.len() + part.len() > LINE_BYTES_MAX + 1 {
             return Err(Garbage::LongLine);
         }
         self.line.extend_from_slice(part);
@@ -142,7 +143,9 @@ fn split(line: &[u8]) -> Option<(u16, bool, &[u8])> {
 
 /// An enhanced code of the reply's own class at the start of the text (RFC 2034 4).
 fn enhanced(text: &[u8], code: u16) -> Option<(Enhanced, &[u8])> {
-    let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
+    // A tab is shown as a space below, so it parts words here too.
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let end = text.iter().position(blank).unwrap_or(text.len());
     let word = std::str::from_utf8(&text[..end]).ok()?;
     let mut parts = word.split('.');
     let mut number = |digits: usize| {
@@ -164,5 +167,89 @@ fn harmless(byte: u8) -> char {
         b'\t' => ' ',
         0x20..=0x7e => char::from(byte),
         _ => '?',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Read = (Vec<Reply>, Option<Garbage>, bool);
+
+    /// All replies of a stream in pieces of these sizes, how it ended, and whether one is half there.
+    fn read(stream: &[u8], cuts: &[usize]) -> Read {
+        let (mut reader, mut replies, mut rest) = (ReplyReader::default(), Vec::new(), stream);
+        let mut cuts = cuts.iter().cycle();
+        while !rest.is_empty() {
+            let size = (*cuts.next().unwrap()).clamp(1, rest.len());
+            let (mut piece, after) = rest.split_at(size);
+            while !piece.is_empty() {
+                match reader.take(piece) {
+                    Err(garbage) => return (replies, Some(garbage), false),
+                    Ok((taken, reply)) => {
+                        piece = &piece[taken..];
+                        replies.extend(reply);
+                    }
+                }
+            }
+            rest = after;
+        }
+        (replies, None, reader.is_amid())
+    }
+
+    #[test]
+    fn a_line_of_the_longest_kind_is_read_however_it_is_cut_and_a_longer_one_never() {
+        for (bytes, fits) in [(LINE_BYTES_MAX, true), (LINE_BYTES_MAX + 1, false)] {
+            let line = [b"250 ", &vec![b'x'; bytes - 4][..], b"\r\n"].concat();
+            for cut in [1, 7, bytes, bytes + 1, bytes + 2] {
+                let (replies, garbage, _) = read(&line, &[cut]);
+                assert_eq!(
+                    (replies.len() == 1, garbage.is_none()),
+                    (fits, fits),
+                    "{bytes} by {cut}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_tab_parts_the_enhanced_code_from_the_text_as_a_space_does() {
+        let (replies, ..) = read(b"421 4.3.2\tbye\r\n421 4.3.2 bye\r\n", &[1]);
+        assert_eq!(replies[0], replies[1]);
+        assert_eq!(replies[0].enhanced, Some(Enhanced(4, 3, 2)));
+    }
+
+    fn part() -> impl Strategy<Value = Vec<u8>> {
+        let words: Vec<&[u8]> = vec![
+            b"220 mx\r\n",
+            b"250-",
+            b"250 ",
+            b"250\r\n",
+            b"2.1.0 ",
+            b"5.1.1\t",
+            b"550 5.1.1 no\r\n",
+            b"421 bye\n",
+            b"\r\n",
+            b"\n",
+            b"\r",
+            b"999",
+            b"-",
+        ];
+        let any = prop::collection::vec(any::<u8>(), 0..6);
+        prop_oneof![5 => prop::sample::select(words).prop_map(<[u8]>::to_vec), 1 => any]
+    }
+
+    proptest! {
+        #[test]
+        fn any_way_of_cutting_the_same_bytes_gives_the_same_replies(
+            parts in prop::collection::vec(part(), 0..20),
+            cuts in prop::collection::vec(1usize..12, 1..8),
+        ) {
+            let stream = parts.concat();
+            let whole = read(&stream, &[usize::MAX]);
+            prop_assert_eq!(&read(&stream, &[1]), &whole);
+            prop_assert_eq!(&read(&stream, &cuts), &whole);
+        }
     }
 }
