@@ -16,8 +16,9 @@ use std::time::Duration;
 
 /// Changes with the layout of `Saved`.
 const VERSION: u8 = 1;
-/// More recipients than any message has: a snapshot that says so is damaged.
-const RECIPIENTS_MAX: u32 = 10_000_000;
+/// As many as any setting lets a message have: a snapshot that says more is damaged, and each
+/// takes memory at once.
+const RECIPIENTS_MAX: u32 = 1_000_000;
 /// These flags outlive a restart.
 const FLAGS_KEPT: u8 = NULL_SENDER | OVERDUE | DELAY_SEEN;
 

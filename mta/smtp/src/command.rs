@@ -1,7 +1,8 @@
 //! One command line, taken apart as far as its verb's grammar goes (RFC 5321 4.1.1, RFC 2033,
 //! RFC 3030).
 //!
-//! Must never allocate, and never guess: a line that belongs to another protocol is said to.
+//! Must never copy what a client sent (a source route's names are, to be checked), and never guess: a
+//! line that belongs to another protocol is said to.
 
 /// What a client asks for; arguments are still text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
