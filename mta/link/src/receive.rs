@@ -22,6 +22,10 @@ pub const TRANSACTION_COST_BYTES: u64 = 512;
 /// Staged bytes of one session that the queue process has not yet taken.
 pub const SESSION_BYTES_MAX: u64 = 512 << 10;
 
+/// Transactions that one receiving process may have open: as many as it may have connections. For
+/// one that was taken over: each takes memory, and some cost no credit.
+pub const TRANSACTIONS_MAX: usize = 1_000_000;
+
 /// Why a message was not taken. The receiving process makes a reply of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
@@ -468,6 +472,7 @@ impl QueueEnd {
     }
 
     fn take(&mut self, origin: u64, message: ToQueue, bytes: Bytes) -> Result<(), LinkError> {
+        self.judge(&message, bytes.len())?;
         match message {
             ToQueue::Hello { .. } => return Err(LinkError::NotAccepted),
             ToQueue::Stage { number } if self.dropped.contains(&number) => {
@@ -505,6 +510,23 @@ impl QueueEnd {
             }
         }
         Ok(())
+    }
+
+    /// What an honest end never says, whatever its clients do. After the end of a body nothing comes
+    /// of its transaction but the answer: a second end would be a second message under one name.
+    fn judge(&self, message: &ToQueue, bytes: usize) -> Result<(), LinkError> {
+        let ended = |number: &u64| self.staged.get(number).is_some_and(|staged| staged.ended);
+        let fits = match message {
+            ToQueue::Stage { number } => {
+                let room = self.staged.len() + self.dropped.len() < TRANSACTIONS_MAX;
+                bytes > 0 && room && !ended(number)
+            }
+            ToQueue::Accept { number, envelope, .. } => !ended(number) && envelope.is_sound(),
+            ToQueue::Unstage { number } => !ended(number),
+            ToQueue::Question { numbers } => numbers.len() <= TRANSACTIONS_MAX,
+            ToQueue::Hello { .. } => true,
+        };
+        if fits { Ok(()) } else { Err(LinkError::NotAccepted) }
     }
 
     /// Sessions may overdraw by what each of them last read; twice the credit is a broken peer.
@@ -638,7 +660,7 @@ impl QueueEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{BodyKind, Origin, Protocol, ReversePath, Wall};
+    use mail::{Address, BodyKind, Notify, Origin, Protocol, Recipient, ReversePath, Wall};
 
     const NOW: Instant = Instant::ZERO;
 
@@ -652,8 +674,13 @@ mod tests {
             smtputf8: false,
             origin,
             arrived: Wall::default(),
-            recipients: vec![],
+            recipients: vec![recipient()],
         }
+    }
+
+    fn recipient() -> Recipient {
+        let address = Address::parse("x@y.test", false).unwrap();
+        Recipient { address, notify: Notify::DEFAULT, orcpt: None }
     }
 
     fn carry(from: &mut VecDeque<Bytes>) -> BytesMut {
@@ -840,5 +867,56 @@ mod tests {
         receiver.handle(&mut carry(queue.output())).unwrap();
         assert_eq!(receiver.credit, 10_000);
         assert_eq!(queue.outstanding_bytes, 0);
+    }
+
+    /// Queue's end, greeted, and what it says to these messages.
+    fn said(messages: &[(ToQueue, &[u8])]) -> Result<(), LinkError> {
+        let mut queue = QueueEnd::new(1, 10_000);
+        let hello = ToQueue::Hello { build: 1, origin: 9 };
+        let mut input = BytesMut::from(&frame::encode(&hello, &[])[..]);
+        for (message, tail) in messages {
+            input.extend_from_slice(&frame::encode(message, tail));
+        }
+        queue.handle(&mut input)
+    }
+
+    fn accept(envelope: Envelope, body: &[u8]) -> ToQueue {
+        let checksum = crc32c::crc32c(body);
+        ToQueue::Accept { number: 1, checksum, envelope: Box::new(envelope) }
+    }
+
+    #[test]
+    fn after_the_end_of_a_body_nothing_comes_of_its_transaction() {
+        let first = || (accept(envelope(), b"x"), &b"x"[..]);
+        assert_eq!(said(&[first()]), Ok(()));
+        let again = (accept(envelope(), b"xx"), &b"x"[..]);
+        let more = (ToQueue::Stage { number: 1 }, &b"x"[..]);
+        let regret = (ToQueue::Unstage { number: 1 }, &b""[..]);
+        for next in [again, more, regret] {
+            assert_eq!(said(&[first(), next]), Err(LinkError::NotAccepted));
+        }
+    }
+
+    #[test]
+    fn an_envelope_that_no_session_would_have_made_is_not_taken() {
+        let wrong: [fn(&mut Envelope); 4] = [
+            |envelope| envelope.recipients.clear(),
+            |envelope| envelope.envid = Some("x\r\nRSET".into()),
+            |envelope| envelope.origin.helo = "a b".into(),
+            |envelope| envelope.recipients[0].orcpt = Some("rfc822;x y".into()),
+        ];
+        for change in wrong {
+            let mut envelope = envelope();
+            change(&mut envelope);
+            assert_eq!(said(&[(accept(envelope, b""), b"")]), Err(LinkError::NotAccepted));
+        }
+    }
+
+    #[test]
+    fn what_costs_no_credit_is_bounded_all_the_same() {
+        let empty = (ToQueue::Stage { number: 1 }, &b""[..]);
+        assert_eq!(said(&[empty]), Err(LinkError::NotAccepted));
+        let question = ToQueue::Question { numbers: vec![1; TRANSACTIONS_MAX + 1] };
+        assert_eq!(said(&[(question, b"")]), Err(LinkError::NotAccepted));
     }
 }

@@ -11,7 +11,7 @@ use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
 use mail::{BodyKind, MessageId, NextHop, Outcome, Recipient, Ret, ReversePath, Wall};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Largest body (with our own headers) in bytes that comes along with its first attempt.
 pub const INLINE_BYTES_MAX: u64 = 64 << 10;
@@ -318,6 +318,8 @@ pub struct QueueEnd {
     /// Message of each unacknowledged attempt that shares an inline body.
     open: HashMap<u64, MessageId>,
     held: HashMap<MessageId, u32>,
+    /// Attempts that wait for the answer to a fetch: one each.
+    fetching: HashSet<u64>,
     output: VecDeque<Bytes>,
     events: VecDeque<QueueEvent>,
 }
@@ -330,6 +332,7 @@ impl QueueEnd {
             greeted: false,
             open: HashMap::new(),
             held: HashMap::new(),
+            fetching: HashSet::new(),
             output: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -351,6 +354,9 @@ impl QueueEnd {
                 _ if !self.greeted => return Err(LinkError::NotAccepted),
                 ToQueue::Hello { .. } => return Err(LinkError::NotAccepted),
                 ToQueue::Result(result) => self.events.push_back(QueueEvent::Result(result)),
+                ToQueue::Fetch { attempt, .. } if !self.fetching.insert(attempt) => {
+                    return Err(LinkError::NotAccepted);
+                }
                 ToQueue::Fetch { attempt, message, offset, bytes } => {
                     let bytes = bytes.min(CHUNK_BYTES_MAX);
                     let fetch = QueueEvent::Fetch { attempt, message, offset, bytes };
@@ -380,11 +386,13 @@ impl QueueEnd {
 
     /// Answers a fetch.
     pub fn chunk(&mut self, attempt: u64, offset: u64, bytes: &[u8]) {
+        self.fetching.remove(&attempt);
         self.output.push_back(frame::encode(&ToSender::Chunk { attempt, offset }, bytes));
     }
 
     /// Answers a fetch of a damaged body.
     pub fn chunk_bad(&mut self, attempt: u64) {
+        self.fetching.remove(&attempt);
         self.output.push_back(frame::encode(&ToSender::ChunkBad { attempt }, &[]));
     }
 
@@ -514,5 +522,19 @@ mod tests {
         let fetch = ToQueue::Fetch { attempt: 1, message: MessageId(1), offset: 0, bytes: 1 };
         let mut early = BytesMut::from(&frame::encode(&fetch, &[])[..]);
         assert_eq!(QueueEnd::new(1).handle(&mut early), Err(LinkError::NotAccepted));
+    }
+
+    #[test]
+    fn an_attempt_has_one_fetch_at_a_time() {
+        let mut queue = QueueEnd::new(1);
+        let mut sender = SenderEnd::new(1, 2, 3);
+        sender.connected();
+        sender.fetch(7, MessageId(5), 0, 10);
+        queue.handle(&mut carry(sender.output())).unwrap();
+        queue.chunk(7, 0, b"chunk");
+        sender.fetch(7, MessageId(5), 10, 10);
+        queue.handle(&mut carry(sender.output())).unwrap();
+        sender.fetch(7, MessageId(5), 20, 10);
+        assert_eq!(queue.handle(&mut carry(sender.output())), Err(LinkError::NotAccepted));
     }
 }

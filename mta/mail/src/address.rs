@@ -188,7 +188,8 @@ fn is_atext(character: char) -> bool {
     }
 }
 
-/// An address as it crosses between our processes: a wrong `at` must not panic later.
+/// An address as it crosses between our processes and lies in the spool: a process that was taken
+/// over must not make one that `parse` would not have let pass.
 #[derive(Deserialize)]
 struct Parts {
     text: Box<str>,
@@ -199,11 +200,24 @@ struct Parts {
 impl TryFrom<Parts> for Address {
     type Error = AddressError;
     fn try_from(parts: Parts) -> Result<Address, AddressError> {
-        // '@' is no continuation byte of UTF-8, so both sides of it are whole.
-        match parts.text.as_bytes().get(parts.at as usize) {
-            Some(b'@') => Ok(Address { text: parts.text, at: parts.at, domain: parts.domain }),
-            _ => Err(AddressError::Syntax),
+        let Parts { text, at, domain } = parts;
+        let local = local_length(&text)?;
+        let domain_text = text[local..].strip_prefix('@').ok_or(AddressError::Syntax)?;
+        if local != at as usize || local > LOCAL_BYTES_MAX || !fits(domain_text, &domain) {
+            return Err(AddressError::Syntax);
         }
+        Ok(Address { text, at, domain })
+    }
+}
+
+/// Whether the text can be the domain's. One with UTF-8 is not asked of IDNA again: its tables
+/// change, and what was taken before they did must still be read.
+fn fits(text: &str, domain: &Domain) -> bool {
+    let unfit = |c: char| c.is_control() || " <>\"@,;:\\()[]".contains(c);
+    match text.is_ascii() {
+        true if domain.is_literal() => Domain::parse(text).as_ref() == Ok(domain),
+        true => text.eq_ignore_ascii_case(domain.as_str()),
+        false => !text.contains(unfit),
     }
 }
 
@@ -303,6 +317,36 @@ mod tests {
         }
         let parts = Parts { text: "é@x.y".into(), at: 2, domain };
         assert!(Address::try_from(parts).is_ok());
+    }
+
+    #[test]
+    fn another_process_sends_what_parse_would_have_taken_or_no_address_at_all() {
+        let parts = |text: &str, domain: &str| Parts {
+            text: text.into(),
+            at: text.rfind('@').unwrap() as u32,
+            domain: Domain::parse(domain).unwrap(),
+        };
+        for (text, domain) in [
+            ("a@X.y", "x.y"),
+            ("\"a b\"@x.y", "x.y"),
+            ("é@bücher.y", "xn--bcher-kva.y"),
+            ("a@[ipv6:::1]", "[IPv6:::1]"),
+        ] {
+            assert!(Address::try_from(parts(text, domain)).is_ok(), "{text}");
+        }
+        for (text, domain) in [
+            ("a\r\nRSET@x.y", "x.y"),
+            ("a> SIZE=1@x.y", "x.y"),
+            ("@x.y", "x.y"),
+            ("a@x.y\r\n", "x.y"),
+            ("a@z.y", "x.y"),
+            ("a@é\n.y", "x.y"),
+            ("a@é>.y", "x.y"),
+        ] {
+            assert!(Address::try_from(parts(text, domain)).is_err(), "{text}");
+        }
+        let long = format!("{}@x.y", "a".repeat(65));
+        assert!(Address::try_from(parts(&long, "x.y")).is_err());
     }
 
     proptest! {

@@ -17,7 +17,21 @@ pub const LABEL_BYTES_MAX: usize = 63;
 /// A domain in its one canonical form: lower-case A-labels, no final dot, or an address literal
 /// such as `[127.0.0.1]`. Equal routes have equal domains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Box<str>")]
 pub struct Domain(Box<str>);
+
+/// A domain as it crosses between our processes: nothing but the canonical form is one, so that a
+/// process that was taken over can make no other.
+impl TryFrom<Box<str>> for Domain {
+    type Error = AddressError;
+    fn try_from(text: Box<str>) -> Result<Domain, AddressError> {
+        if text.starts_with('[') {
+            return literal(&text).and_then(|domain| domain.canonical(&text));
+        }
+        check_name(&text)?;
+        Domain(text.to_ascii_lowercase().into()).canonical(&text)
+    }
+}
 
 impl Domain {
     /// Parses and canonicalizes a name (one final dot is taken off) or an address literal.
@@ -44,6 +58,10 @@ impl Domain {
             .map_err(|_| AddressError::BadUtf8)?;
         check_name(&ascii)?;
         Ok(Domain(ascii.into()))
+    }
+
+    fn canonical(self, text: &str) -> Result<Domain, AddressError> {
+        if *self.0 == *text { Ok(self) } else { Err(AddressError::Syntax) }
     }
 
     /// The canonical text.
@@ -166,6 +184,18 @@ mod tests {
         assert!(mapped.is_literal() && mapped.literal().unwrap().is_loopback());
         let general = Domain::parse("[foo:bar]").unwrap();
         assert!(general.is_literal() && general.literal().is_none());
+    }
+
+    #[test]
+    fn another_process_sends_the_canonical_form_or_no_domain_at_all() {
+        for good in ["example.org", "[127.0.0.1]", "[IPv6:::1]", "xn--bcher-kva.example"] {
+            assert_eq!(Domain::try_from(Box::from(good)).as_ref().map(Domain::as_str), Ok(good));
+        }
+        for bad in
+            ["", "a@b.c", "A.b", "a b", "a.b>\r\nRSET", "[127.0.0.1", "[ipv6:::1]", "bücher.x"]
+        {
+            assert!(Domain::try_from(Box::from(bad)).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -28,6 +28,20 @@ pub struct Envelope {
     pub recipients: Vec<Recipient>,
 }
 
+impl Envelope {
+    /// Whether every text of a client's in it is as the session that took it lets it pass: one
+    /// word without controls, so that it ends no command and no header of ours. For what comes
+    /// from a process that strangers talk to; addresses are valid because they exist.
+    pub fn is_sound(&self) -> bool {
+        let word = |text: &str| !text.chars().any(|c| c == ' ' || c.is_control());
+        let orcpts = self.recipients.iter().filter_map(|recipient| recipient.orcpt.as_deref());
+        !self.recipients.is_empty()
+            && word(&self.origin.helo)
+            && self.envid.as_deref().is_none_or(word)
+            && orcpts.into_iter().all(word)
+    }
+}
+
 /// One recipient; its index in `Envelope::recipients` is its name from then on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipient {

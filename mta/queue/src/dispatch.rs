@@ -84,6 +84,10 @@ impl Senders {
         }
     }
 
+    fn has(&self, key: SenderKey, attempt: u64) -> bool {
+        self.ends.get(&key).is_some_and(|sender| sender.under_way.contains_key(&attempt))
+    }
+
     fn poll(&mut self, key: SenderKey) -> Option<QueueEvent> {
         self.ends.get_mut(&key)?.end.poll()
     }
@@ -203,6 +207,12 @@ impl Queue {
                     self.greet_sender(key, capacity, under_way, now);
                 }
                 QueueEvent::Result(result) => self.result(key, result, now),
+                // As many reads at once as there are attempts, and none for whoever has none.
+                QueueEvent::Fetch { attempt, .. } if !self.senders.has(key, attempt) => {
+                    if let Some(end) = self.senders.end(key) {
+                        end.chunk_bad(attempt);
+                    }
+                }
                 QueueEvent::Fetch { attempt, message, offset, bytes } => {
                     let fetch = ReadFor::Fetch { key, attempt, offset, bytes };
                     self.read(message, fetch, now);
