@@ -40,6 +40,11 @@ impl Stream {
         Ok(())
     }
 
+    /// Waits until there is room to write.
+    pub async fn writable(&self) -> Result<()> {
+        self.socket.writable().await
+    }
+
     /// Reads what is there; `None` where nothing is. An end of the stream is `UnexpectedEof`.
     pub fn read(&mut self) -> Result<Option<&mut BytesMut>> {
         self.input.reserve(READ_BYTES);

@@ -111,13 +111,18 @@ async fn converse(shared: Rc<Shared>, who: Who, stream: Stream, output: Rc<Notif
 
 async fn talk(shared: &Shared, who: Who, mut stream: Stream, output: &Notify) -> Result<()> {
     loop {
-        let written = {
+        let (written, heard) = {
             let mut queue = shared.queue.borrow_mut();
             let Some(frames) = who.output(&mut queue) else { return Ok(()) };
-            frames.is_empty() || stream.write(frames)?
+            let written = frames.is_empty() || stream.write(frames)?;
+            (written, written || unwritten_bytes(frames) <= UNWRITTEN_BYTES_MAX)
         };
         tokio::select! {
-            ready = stream.ready(!written) => ready?,
+            ready = stream.ready(!written), if heard => ready?,
+            ready = stream.writable(), if !heard => {
+                ready?;
+                continue;
+            }
             () = output.notified() => continue,
         }
         if let Some(input) = stream.read()? {
@@ -126,4 +131,12 @@ async fn talk(shared: &Shared, who: Who, mut stream: Stream, output: &Notify) ->
             shared.moved.notify_one();
         }
     }
+}
+
+/// A process that asks and does not listen is not heard while more than this waits for it. Ours
+/// listen whatever they say, so that this never ends in a deadlock.
+const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
+
+fn unwritten_bytes(frames: &VecDeque<Bytes>) -> usize {
+    frames.iter().map(Bytes::len).sum()
 }
