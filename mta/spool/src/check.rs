@@ -72,8 +72,9 @@ pub fn check(disk: &dyn Disk, segment_bytes: u32) -> Result<Report, OpenError> {
 
 fn verify(disk: &dyn Disk, loaded: &Loaded, message: MessageId) -> Result<u64, ReadError> {
     let Some(place) = loaded.index.get(message) else { return Ok(0) };
-    let epoch = loaded.segments.get(place.slot).map_or(0, |segment| segment.epoch);
-    let plan = Plan { message, place, epoch, held: Vec::new() };
+    let segment = loaded.segments.get(place.slot);
+    let (epoch, segment_bytes) = segment.map_or((0, 0), |segment| (segment.epoch, segment.bytes));
+    let plan = Plan { message, place, epoch, segment_bytes, held: Vec::new() };
     let stored = read_message(disk, &plan)?;
     for chunk in &stored.chunks {
         read_chunk(disk, chunk)?;

@@ -46,6 +46,11 @@ impl Spool {
         }
         let message = self.next_to_move()?;
         let plan = self.plan(message)?;
+        if !plan.is_inside() {
+            // Damaged: it stays where it is, and the next one is looked at the next time.
+            self.unplan(plan);
+            return None;
+        }
         let work = plan.work();
         self.mover.last_number += 1;
         let transaction = TransactionId { origin: ORIGIN, number: self.mover.last_number };

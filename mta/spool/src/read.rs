@@ -20,6 +20,7 @@ pub struct Plan {
     pub message: MessageId,
     pub(crate) place: Place,
     pub(crate) epoch: u64,
+    pub(crate) segment_bytes: u32,
     pub(crate) held: Vec<u32>,
 }
 
@@ -73,12 +74,13 @@ impl Spool {
     /// How a live message is read. Give the plan back when its last chunk has been read.
     pub fn plan(&mut self, message: MessageId) -> Option<Plan> {
         let place = self.index.get(message)?;
-        let epoch = self.segments.get(place.slot)?.epoch;
+        let segment = self.segments.get(place.slot)?;
+        let (epoch, segment_bytes) = (segment.epoch, segment.bytes);
         let mut held = vec![place.slot];
         let extras = self.extras.get(&message).into_iter().flatten();
         held.extend(extras.map(|extra| extra.slot));
         held.iter().for_each(|slot| self.segments.hold(*slot));
-        Some(Plan { message, place, epoch, held })
+        Some(Plan { message, place, epoch, segment_bytes, held })
     }
 
     /// The reader is done.
@@ -89,26 +91,33 @@ impl Spool {
 
 impl Plan {
     /// Bytes before the record's header that are read along: an adjacent body.
-    fn before(&self) -> u32 {
+    fn before(&self) -> usize {
         match self.place.is_adjacent() {
-            true => aligned(self.place.body_bytes as usize, 8) as u32,
+            true => aligned(self.place.body_bytes as usize, 8),
             false => 0,
         }
     }
 
+    /// Whether the place is inside its segment: a damaged one must not make a reader allocate.
+    pub(crate) fn is_inside(&self) -> bool {
+        let end =
+            u64::from(self.place.offset) + (RECORD_HEADER as u64) + u64::from(self.place.length());
+        self.before() as u64 <= u64::from(self.place.offset) && end <= u64::from(self.segment_bytes)
+    }
+
     /// The read that [`Plan::parse`] wants the result of.
     pub fn work(&self) -> Work {
-        let length = self.before() as usize + RECORD_HEADER + self.place.length() as usize;
+        let length = self.before() + RECORD_HEADER + self.place.length() as usize;
         Work::Read {
             file: File::Segment(self.place.slot),
-            offset: u64::from(self.place.offset.saturating_sub(self.before())),
+            offset: u64::from(self.place.offset).saturating_sub(self.before() as u64),
             buffer: vec![0; length],
         }
     }
 
     /// Checks and takes apart what was read.
     pub fn parse(&self, bytes: &Bytes) -> Result<StoredMessage, Damaged> {
-        let before = self.before() as usize;
+        let before = self.before();
         let record = record_at(bytes, before, self.epoch).ok_or(Damaged("bad message record"))?;
         if !matches!(record.kind, RecordKind::Message | RecordKind::Moved) {
             return Err(Damaged("not a message record"));
@@ -171,6 +180,9 @@ impl Chunk {
 
 /// Reads envelope, prefix, and body or list of chunks.
 pub fn read_message(disk: &dyn Disk, plan: &Plan) -> Result<StoredMessage, ReadError> {
+    if !plan.is_inside() {
+        return Err(Damaged("the message is outside of its segment").into());
+    }
     Ok(plan.parse(&read(disk, plan.work())?)?)
 }
 

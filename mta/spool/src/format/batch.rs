@@ -4,7 +4,7 @@
 //! has a checksum of its own, so that damage in a batch that was durable once costs only the
 //! records it hit. Must never read outside the bytes it is given.
 
-use super::{put32, put64, u32_at, u64_at};
+use super::{are_counts, put32, put64, u32_at, u64_at};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PHBT");
 
@@ -61,7 +61,7 @@ impl BatchHeader {
         if u32_at(bytes, 0) != MAGIC || u32_at(bytes, 60) != crc32c::crc32c(&bytes[..60]) {
             return None;
         }
-        Some(BatchHeader {
+        let header = BatchHeader {
             length: u32_at(bytes, 4),
             sequence: u64_at(bytes, 8),
             durable: u64_at(bytes, 16),
@@ -71,7 +71,10 @@ impl BatchHeader {
             records: u32_at(bytes, 48),
             slot: u32_at(bytes, 52),
             checksum: u32_at(bytes, 56),
-        })
+        };
+        let counts = [header.sequence, header.durable, header.epoch, header.first_record];
+        // Commits are counted from 1.
+        (are_counts(&counts) && header.sequence > 0).then_some(header)
     }
 }
 
@@ -201,6 +204,7 @@ pub fn record_at(bytes: &[u8], at: usize, epoch: u64) -> Option<Record<'_>> {
     let checksum = u32_at(header, 28);
     let intact = u32_at(header, 4) == header_checksum(header)
         && u64_at(header, 16) == epoch
+        && are_counts(&[u64_at(header, 8)])
         && crc32c::crc32c(payload) == checksum;
     let kind = RecordKind::of(header[24]).filter(|_| intact)?;
     Some(Record { kind, sequence: u64_at(header, 8), offset: at, payload, checksum })

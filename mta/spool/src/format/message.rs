@@ -3,11 +3,13 @@
 //!
 //! Must never hold the body itself.
 
-use super::{Cursor, put32, put64};
+use super::{Cursor, are_counts, put32, put64};
 use mail::{Envelope, MessageId, TransactionId};
 
 /// Says of a chunk's place that it is counted back from the record.
 const BACKWARDS: u32 = u32::MAX;
+/// No setting allows longer ones: an eighth of the longest segment.
+const CHUNK_BYTES_MAX: u32 = 1 << 27;
 const FIXED: usize = 40;
 const CHUNK: usize = 24;
 
@@ -94,13 +96,13 @@ impl MessageRecord {
     /// Reads a payload whose checksum was right.
     pub fn decode(payload: &[u8]) -> Option<MessageRecord> {
         let mut cursor = Cursor(payload);
-        let message = MessageId(cursor.u64()?);
+        let message = MessageId(cursor.u64().filter(|id| are_counts(&[*id]))?);
         let transaction = TransactionId { origin: cursor.u64()?, number: cursor.u64()? };
         let body_bytes = cursor.u64()?;
         let prefix_bytes = cursor.u32()? as usize;
         let count = cursor.u32()? as usize;
         let places = cursor.take(count.checked_mul(CHUNK)?)?;
-        let chunks = places.chunks_exact(CHUNK).filter_map(decode_chunk).collect();
+        let chunks = places.chunks_exact(CHUNK).map(decode_chunk).collect::<Option<_>>()?;
         let prefix = cursor.take(prefix_bytes)?.to_vec();
         let envelope = postcard::from_bytes(cursor.0).ok()?;
         Some(MessageRecord { message, transaction, body_bytes, chunks, prefix, envelope })
@@ -114,7 +116,8 @@ fn decode_chunk(bytes: &[u8]) -> Option<ChunkPlace> {
         BACKWARDS => ChunkAt::Before(offset),
         slot => ChunkAt::Segment { slot, epoch, offset },
     };
-    Some(ChunkPlace { at, length: cursor.u32()?, checksum: cursor.u32()? })
+    let length = cursor.u32().filter(|length| *length <= CHUNK_BYTES_MAX)?;
+    Some(ChunkPlace { at, length, checksum: cursor.u32()? })
 }
 
 /// The message's place in memory: 24 bytes with its id.

@@ -34,6 +34,15 @@ pub fn marker_version(text: &[u8]) -> Option<u32> {
     text.strip_prefix("posthaste spool ")?.trim_end_matches('\n').parse().ok()
 }
 
+/// No count comes so far in the life of a spool. What says more is damage, and counting on from it
+/// would overflow.
+const COUNT_MAX: u64 = 1 << 62;
+
+/// Whether a spool may have counted so far.
+pub(crate) fn are_counts(numbers: &[u64]) -> bool {
+    numbers.iter().all(|number| *number <= COUNT_MAX)
+}
+
 pub(crate) const fn aligned(bytes: usize, to: usize) -> usize {
     bytes.div_ceil(to) * to
 }

@@ -2,7 +2,7 @@
 //!
 //! Must never be written while the segment holds anything that is still needed.
 
-use super::{SECTOR, VERSION, put32, put64, u32_at, u64_at};
+use super::{SECTOR, VERSION, are_counts, put32, put64, u32_at, u64_at};
 
 const MAGIC: &[u8; 8] = b"PHSEGMT\x01";
 const CHECKSUM: usize = SECTOR - 4;
@@ -81,14 +81,18 @@ impl SegmentHeader {
             2 => Kind::Bulk,
             _ => return HeaderFound::Damaged,
         };
-        HeaderFound::Used(SegmentHeader {
+        let header = SegmentHeader {
             kind,
             slot: u32_at(bytes, 16),
             bytes: u32_at(bytes, 20),
             epoch: u64_at(bytes, 24),
             nonce: u64_at(bytes, 32),
             snapshot: u64_at(bytes, 40),
-        })
+        };
+        match are_counts(&[header.epoch, header.snapshot]) {
+            true => HeaderFound::Used(header),
+            false => HeaderFound::Damaged,
+        }
     }
 }
 
@@ -114,6 +118,19 @@ mod tests {
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(SegmentHeader::decode(&damaged), HeaderFound::Damaged, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn s131_an_epoch_that_cannot_be_counted_on_from_is_damage() {
+        let header = SegmentHeader {
+            kind: Kind::Log,
+            slot: 3,
+            epoch: u64::MAX,
+            nonce: 77,
+            snapshot: 1,
+            bytes: 1 << 26,
+        };
+        assert_eq!(SegmentHeader::decode(&header.encode()), HeaderFound::Damaged);
     }
 
     #[test]

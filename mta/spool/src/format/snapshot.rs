@@ -4,7 +4,7 @@
 
 use super::message::Place;
 use super::segment::Kind;
-use super::{BLOCK, Cursor, SECTOR, VERSION, put32, put64, u32_at, u64_at};
+use super::{BLOCK, Cursor, SECTOR, VERSION, are_counts, put32, put64, u32_at, u64_at};
 use mail::{MessageId, TransactionId};
 
 const MAGIC: &[u8; 8] = b"PHSNAPS\x01";
@@ -80,7 +80,7 @@ impl SnapshotHeader {
         if u32_at(bytes, 8) > VERSION {
             return SnapshotFound::Newer(u32_at(bytes, 8));
         }
-        SnapshotFound::Header(SnapshotHeader {
+        let header = SnapshotHeader {
             complete: u32_at(bytes, 12) == 1,
             generation: u64_at(bytes, 16),
             start_record: u64_at(bytes, 24),
@@ -89,7 +89,15 @@ impl SnapshotHeader {
             last_message: u64_at(bytes, 48),
             slices: u32_at(bytes, 56),
             last_epoch: u64_at(bytes, 64),
-        })
+        };
+        let SnapshotHeader { generation, start_record, start_commit, .. } = header;
+        let counts =
+            [generation, start_record, start_commit, header.last_message, header.last_epoch];
+        // Both begin at 1.
+        match are_counts(&counts) && start_record > 0 && start_commit > 0 {
+            true => SnapshotFound::Header(header),
+            false => SnapshotFound::Damaged,
+        }
     }
 }
 
@@ -150,7 +158,8 @@ impl SliceHeader {
             table: u32_at(head, 44) == 1,
         };
         let payload = bytes.get(SLICE_HEADER..SLICE_HEADER + header.length as usize)?;
-        (crc32c::crc32c(payload) == header.checksum).then_some((header, payload))
+        let whole = crc32c::crc32c(payload) == header.checksum && are_counts(&[header.position]);
+        whole.then_some((header, payload))
     }
 
     /// Bytes of the whole slice with padding.
@@ -196,9 +205,15 @@ pub fn encode_entry(into: &mut Vec<u8>, entry: &Entry<'_>) {
     into.extend_from_slice(entry.blob);
 }
 
+/// All entries of a payload whose checksum was right, up to its end or to the first that is none.
+pub fn entries(payload: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    let mut cursor = Cursor(payload);
+    std::iter::from_fn(move || decode_entry(&mut cursor))
+}
+
 /// Reads the next entry of a payload whose checksum was right.
-pub(crate) fn decode_entry<'a>(cursor: &mut Cursor<'a>) -> Option<Entry<'a>> {
-    let message = MessageId(cursor.u64()?);
+fn decode_entry<'a>(cursor: &mut Cursor<'a>) -> Option<Entry<'a>> {
+    let message = MessageId(cursor.u64().filter(|id| are_counts(&[*id]))?);
     let (slot, offset, marked) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
     let (body, extras, blob) = (cursor.u32()?, cursor.u32()? as usize, cursor.u32()? as usize);
     let length = marked & !(1 << 31);

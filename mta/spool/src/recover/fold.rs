@@ -9,10 +9,9 @@ use super::survey::Survey;
 use super::{Damage, Loaded, OpenError, OpenReport, Replay};
 use crate::File;
 use crate::admit::extras;
-use crate::format::Cursor;
 use crate::format::batch::{RecordKind, decode_void};
 use crate::format::message::{MessageRecord, Place};
-use crate::format::snapshot::{Entry, Extra, SliceHeader, decode_entry};
+use crate::format::snapshot::{Entry, Extra, SliceHeader, entries};
 use crate::segments::{Segment, State};
 use mail::{Change, MessageId};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -120,11 +119,7 @@ pub(super) fn report_damage(
             report.damage.push(Damage { file, offset: batch.offset.into(), what, messages });
         }
     }
-    let last = seen.last().copied().unwrap_or(0);
-    for commit in start_commit..=last {
-        if seen.contains(&commit) || voided.contains(&commit) {
-            continue;
-        }
+    for commit in gaps(&seen, start_commit).filter(|commit| !voided.contains(commit)) {
         if commit > durable {
             torn.push(commit);
         } else {
@@ -133,6 +128,21 @@ pub(super) fn report_damage(
     }
     torn.sort_unstable();
     torn
+}
+
+/// Commits of one gap that are looked at. The missing ones of a gap all say the same, and of those
+/// that were under way no settings allow more than 64.
+const GAP_COMMITS_MAX: usize = 1_024;
+
+/// The commits from `start` that are not there, between those that are. A damaged number must not
+/// make it endless: of each gap only the first ones.
+fn gaps(seen: &BTreeSet<u64>, start: u64) -> impl Iterator<Item = u64> + '_ {
+    let mut next = start;
+    seen.range(start..).flat_map(move |commit| {
+        let gap = next..*commit;
+        next = commit + 1;
+        gap.take(GAP_COMMITS_MAX)
+    })
 }
 
 /// A commit that was durable and is not found: it was after this place.
@@ -186,8 +196,7 @@ impl Fold<'_> {
             };
             self.slices.0.push((slice.after, slice.through, slice.position));
             self.loaded.last_record = self.loaded.last_record.max(slice.position);
-            let mut cursor = Cursor(payload);
-            while let Some(entry) = decode_entry(&mut cursor) {
+            for entry in entries(payload) {
                 self.entry(survey, chosen, entry);
             }
         }
