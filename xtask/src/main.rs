@@ -1,4 +1,4 @@
-//! `cargo xtask ci | tidy | knobs | faults | swarm`: what keeps the house in order.
+//! `cargo xtask ci | tidy | knobs | faults | swarm | fuzz`: what keeps the house in order.
 //!
 //! Must never be needed to build or to run Posthaste.
 
@@ -6,6 +6,7 @@
 
 mod ci;
 mod faults;
+mod fuzz;
 mod knobs;
 mod swarm;
 mod tidy;
@@ -43,6 +44,8 @@ enum Task {
     },
     /// Simulate the whole mailer from many seeds, or tell one of them line by line
     Swarm(swarm::Swarm),
+    /// Search for inputs that break a parser or a decoder; print what was run, reached and found
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +66,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Ci { without_deny } => ci::run(&root, without_deny),
         Task::Tidy => tidy::run(&root).map(|()| true),
         Task::Knobs => knobs::write(&root).map(|()| true),
+        Task::Fuzz(options) => fuzz::run(&root, &options),
         Task::Faults { check: true } => faults::check(&root).map(|()| true),
         Task::Faults { check: false } => faults::write(&root).map(|()| true),
         Task::Swarm(swarm) => swarm.run(&root),

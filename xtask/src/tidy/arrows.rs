@@ -19,15 +19,29 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("queue", &["mail", "link", "policy", "scheduler", "spool", "world"]),
     ("daemon", DRIVER),
     ("sim", DRIVER),
-    ("fuzz", DRIVER),
+    ("fuzz", FUZZ),
     ("orders", &["mail", "policy", "queue", "scheduler", "spool", "world"]),
     ("lab", &[]),
     ("xtask", &[]),
 ];
 
-/// The two drivers wire all machines together; the fuzz targets reach all parsers.
+/// The two drivers wire all machines together.
 const DRIVER: &[&str] =
     &["mail", "world", "link", "smtp", "policy", "scheduler", "spool", "delivery", "queue"];
+
+/// The fuzz targets reach all parsers, those of the settings and mailboxes in `daemon` too.
+const FUZZ: &[&str] = &[
+    "mail",
+    "world",
+    "link",
+    "smtp",
+    "policy",
+    "scheduler",
+    "spool",
+    "delivery",
+    "queue",
+    "daemon",
+];
 
 /// What a crate must never depend on, directly: the system, or time and chance by the back door.
 const SANS_IO: &[&str] = &["mail", "link", "smtp", "policy", "scheduler", "delivery", "queue"];

@@ -13,7 +13,7 @@ mod maildir;
 mod mbox;
 mod message;
 mod place;
-mod text;
+pub mod text;
 
 pub use fault::Fault;
 pub use maildir::SLICE_FILES_MAX;
