@@ -184,7 +184,7 @@ impl Fold<'_> {
         let header = &chosen.header;
         loaded.snapshot = header.generation;
         loaded.snapshot_start = header.start_record;
-        loaded.snapshot_bytes = header.bytes;
+        loaded.snapshot_bytes = chosen.bytes.len() as u64;
         loaded.older_start = chosen.older_start;
         loaded.last_message = header.last_message;
         loaded.last_record = loaded.last_record.max(header.start_record - 1);
