@@ -303,10 +303,12 @@ fn count_lines(
     println!("== building to count lines");
     let counted = places.work.join("lines");
     let mut command = Command::new(env!("CARGO"));
-    command.current_dir(&places.root).args(["build", "--quiet", "--release", "--package", "fuzz"]);
+    command.current_dir(&places.root).args(["build", "--quiet", "--package", "fuzz"]);
     command.env("CARGO_TARGET_DIR", &counted).env("RUSTFLAGS", "-Cinstrument-coverage");
+    // Build scripts and macros count, too.
+    command.env("LLVM_PROFILE_FILE", counted.join("build-%p.profraw"));
     ensure!(command.status()?.success(), "it did not build");
-    let program = counted.join("release/fuzz");
+    let program = counted.join("debug/fuzz");
     for target in targets {
         let raw = counted.join(format!("{}.profraw", target.name));
         let data = counted.join(format!("{}.profdata", target.name));
