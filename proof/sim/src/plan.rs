@@ -297,10 +297,11 @@ fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
         snapshot_slice_messages: pick(draw, &[1, 3, 100]),
         staged_bytes_max: pick(draw, &[64 << 10, 1 << 20, 16 << 20]),
         spares: pick(draw, &[1, 2, 3]),
-        change_delay_ms_max: pick(draw, &[0, 20, 200]),
+        change_delay_ms_max: pick(draw, &[1, 20, 200]),
         recent_transactions_max: 1_000,
         zero_slice_bytes: pick(draw, &[4 << 10, 64 << 10]),
-        copy_forward_divisor: pick(draw, &[2, 4, 8]),
+        // With 2, small chunks in padded batches would be copied for ever.
+        copy_forward_divisor: pick(draw, &[4, 4, 8]),
         create: true,
     };
     let scheduler = scheduler::Settings {

@@ -314,7 +314,9 @@ impl QueueStation {
         let disk = world.disk.clone();
         match work {
             Job::Io(io) => {
+                let what = what(&io);
                 let done = spool::execute(&disk, io);
+                world.log(|| format!("disk: {what}: {:?}", done.result));
                 if disk.is_off() {
                     return;
                 }
@@ -404,6 +406,22 @@ impl QueueStation {
             Act::Hold => world.ledger.held(number, Some(now)),
             _ => {}
         }
+    }
+}
+
+/// A job in a few words.
+fn what(io: &Io) -> String {
+    match &io.work {
+        Work::Create { file, .. } => format!("create {file}"),
+        Work::Write { file, offset, buffer, sync } => {
+            let synced = if *sync { ", synced" } else { "" };
+            format!("write {file} at {offset}, {} octets{synced}", buffer.len())
+        }
+        Work::Zero { file, offset, .. } => format!("zero {file} at {offset}"),
+        Work::Grow { file, .. } => format!("grow {file}"),
+        Work::Sync { file } => format!("sync {file}"),
+        Work::Remove { file } => format!("remove {file}"),
+        Work::Read { file, offset, .. } => format!("read {file} at {offset}"),
     }
 }
 
