@@ -100,6 +100,7 @@ pub struct Ledger {
     /// The disk failed so often in a row that nothing could be made void any more: what was
     /// refused then may come back after a power cut, whole.
     pub broken: bool,
+    failures: u32,
     /// A queue process was started with another clock than the one before it: nothing tells it
     /// which was right.
     pub clock_set: bool,
@@ -149,6 +150,7 @@ impl Ledger {
             entries: plan.mails.iter().map(|mail| (mail.number, entry(mail))).collect(),
             quiet: plan.is_quiet(),
             broken: false,
+            failures: 0,
             clock_set: false,
             expire: plan.knobs.scheduler.retry.expire,
             findings: Vec::new(),
@@ -174,6 +176,13 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         entry.state = State::Promised(now);
         entry.id = id;
+    }
+
+    /// A commit failed, or a segment's header. After the second one there may be no segment left to
+    /// write into what is void.
+    pub fn failure(&mut self) {
+        self.failures += 1;
+        self.broken |= self.failures > 1;
     }
 
     /// Its client reads something else.

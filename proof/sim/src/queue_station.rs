@@ -242,8 +242,11 @@ impl QueueStation {
                     }
                     Output::Read(read) => self.enter(3, Job::Read(read), world),
                     Output::Log(logged) => {
-                        world.ledger.broken |=
-                            matches!(&logged, Logged::Alarm(spool::Alarm::Broken(_)));
+                        match &logged {
+                            Logged::Alarm(spool::Alarm::CommitFailed(_)) => world.ledger.failure(),
+                            Logged::Alarm(spool::Alarm::Broken(_)) => world.ledger.broken = true,
+                            _ => {}
+                        }
                         world.log(|| format!("queue: {logged:?}"));
                     }
                     Output::Answer(question, answer) => self.answered(question, &answer, world),
