@@ -192,6 +192,9 @@ fn open(
     });
     let (spool, report) = opened?;
     tell(log, &report, now, world::real::Clock.now());
+    for message in restore.lost() {
+        log.error(&format!("{message} is in the spool, but what was known of it cannot be read"));
+    }
     let origin = world::real::Chance.u64();
     let senders = handed.settings.processes.send as usize + 1;
     Ok(Queue::new(BUILD, origin, settings, spool, scheduler, senders, now))
