@@ -71,9 +71,14 @@ pub(super) fn fold(
 fn voided(scanned: &Scanned) -> HashSet<u64> {
     let durable = known_durable(scanned);
     let sure = |batch: &&FoundBatch| batch.whole || batch.header.sequence <= durable;
-    let records = scanned.batches.iter().filter(sure).flat_map(|batch| &batch.records);
-    let voids = records.filter(|record| record.kind == RecordKind::Void);
-    voids.flat_map(|record| decode_void(scanned.payload(record))).collect()
+    let mut voided = HashSet::new();
+    for batch in scanned.batches.iter().filter(sure) {
+        let voids = batch.records.iter().filter(|record| record.kind == RecordKind::Void);
+        let commits = voids.flat_map(|record| decode_void(scanned.payload(record)));
+        // Only what came before it: a damaged record must not void a commit that is still to be.
+        voided.extend(commits.filter(|commit| *commit < batch.header.sequence));
+    }
+    voided
 }
 
 /// All commits up to this one were durable once.
