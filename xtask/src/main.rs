@@ -1,9 +1,10 @@
-//! `cargo xtask ci | tidy | knobs | faults | swarm | fuzz`: what keeps the house in order.
+//! `cargo xtask ci | tidy | knobs | faults | swarm | canary | fuzz`: what keeps the house in order.
 //!
 //! Must never be needed to build or to run Posthaste.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod canary;
 mod ci;
 mod faults;
 mod fuzz;
@@ -44,6 +45,8 @@ enum Task {
     },
     /// Simulate the whole mailer from many seeds, or tell one of them line by line
     Swarm(swarm::Swarm),
+    /// Build the simulator with one known bug at a time; it must find each
+    Canary(canary::Chosen),
     /// Search for inputs that break a parser or a decoder; print what was run, reached and found
     Fuzz(fuzz::Options),
 }
@@ -70,6 +73,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Faults { check: true } => faults::check(&root).map(|()| true),
         Task::Faults { check: false } => faults::write(&root).map(|()| true),
         Task::Swarm(swarm) => swarm.run(&root),
+        Task::Canary(chosen) => canary::run(&root, &chosen),
     }
 }
 

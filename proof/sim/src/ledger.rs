@@ -101,6 +101,9 @@ pub struct Ledger {
     /// refused then may come back after a power cut, whole.
     pub broken: bool,
     failures: u32,
+    /// Some messages were read with a flipped bit: a notice that needed one of these may not have
+    /// been made.
+    pub bad_reads: bool,
     /// A queue process was started with another clock than the one before it: nothing tells it
     /// which was right.
     pub clock_set: bool,
@@ -151,6 +154,7 @@ impl Ledger {
             quiet: plan.is_quiet(),
             broken: false,
             failures: 0,
+            bad_reads: false,
             clock_set: false,
             expire: plan.knobs.scheduler.retry.expire,
             findings: Vec::new(),
@@ -311,7 +315,7 @@ impl Ledger {
             for (index, fate) in entry.fates.iter().enumerate().filter(|(_, f)| f.accepted) {
                 let planned = mail.recipients[index];
                 let ended = fate.deliveries > 0 || fate.bounces > 0;
-                let silent = mail.null_sender || planned.never_notify;
+                let silent = mail.null_sender || planned.never_notify || self.bad_reads;
                 let hopeless =
                     self.clock_set || matches!(planned.fate, Fate::Refused | Fate::Never);
                 if !ended && !(silent && (hopeless || expired_possible)) {

@@ -218,8 +218,11 @@ impl Swarm {
             if !well {
                 println!("seed {seed} fails");
             }
-            if !well && !self.failed.swap(true, Ordering::Relaxed) {
-                *self.failure.lock().expect("no thread panics with the lock") = Some(seed);
+            if !well {
+                // All seeds below it have been begun and are run to their end: the least counts.
+                self.failed.store(true, Ordering::Relaxed);
+                let mut failure = self.failure.lock().expect("no thread panics with the lock");
+                *failure = Some(failure.map_or(seed, |other| other.min(seed)));
             }
         }
     }

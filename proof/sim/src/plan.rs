@@ -16,6 +16,11 @@ pub const ROUTED: u8 = 2;
 /// The wall clock at the beginning of every simulation: 2026-01-01.
 pub const WALL_START: Wall = Wall::from_micros(1_767_225_600_000_000);
 
+/// The purpose of chance for bad reads: one that leaves the seeds alone that failed before them,
+const BAD_READS: u64 = 9;
+/// and the number of their first.
+const BAD_READS_FIRST: u32 = 1_000;
+
 /// A simulation before it begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -171,6 +176,8 @@ pub enum What {
     SyncFails(u32),
     /// So many writes fail.
     WriteFails(u32),
+    /// So many messages are read with a flipped bit, and right the next time.
+    BadReads(u32),
     /// The disk has no more room for a while.
     NoRoom(Duration),
     /// Each operation of the disk takes this long for a while.
@@ -215,6 +222,13 @@ fn within(chance: &mut Chance, most: Duration) -> Duration {
     Duration::from_nanos(chance.below(most.as_nanos() as u64 + 1))
 }
 
+impl Fault {
+    /// What it is called in a plan.
+    fn name(&self) -> String {
+        format!("f{}", self.number)
+    }
+}
+
 impl Plan {
     /// The plan of a seed, with only the parts that are named.
     pub fn only(seed: u64, parts: &BTreeSet<String>) -> Plan {
@@ -248,6 +262,7 @@ impl Plan {
             faults: (0..faults)
                 .filter(|number| kept(format!("f{number}")))
                 .map(|number| fault(seed, number, span, &knobs, storm))
+                .chain(bad_reads(seed, span, quiet).into_iter().filter(|f| kept(f.name())))
                 .collect(),
             knobs: Knobs { sink_trouble: if quiet { 0 } else { knobs.sink_trouble }, ..knobs },
             span,
@@ -265,7 +280,7 @@ impl Plan {
     /// The names of all parts that are left.
     pub fn parts(&self) -> Vec<String> {
         let mails = self.mails.iter().map(|mail| format!("m{}", mail.number));
-        mails.chain(self.faults.iter().map(|fault| format!("f{}", fault.number))).collect()
+        mails.chain(self.faults.iter().map(Fault::name)).collect()
     }
 
     /// What has to be said to see this plan again.
@@ -415,6 +430,18 @@ fn fault(seed: u64, number: u32, span: Duration, knobs: &Knobs, storm: bool) -> 
         _ => When::At(within(draw, span)),
     };
     Fault { number, when, what }
+}
+
+/// Came later than the others, and have chance of their own so that other plans are what they were.
+fn bad_reads(seed: u64, span: Duration, quiet: bool) -> Vec<Fault> {
+    let mut draw = chance(seed, BAD_READS);
+    let few = if !quiet && one_in(&mut draw, 6) { 1 + draw.below(3) as u32 } else { 0 };
+    let mut one = |nth| Fault {
+        number: BAD_READS_FIRST + nth,
+        when: When::At(within(&mut draw, span)),
+        what: What::BadReads(1 + draw.below(4) as u32),
+    };
+    (0..few).map(&mut one).collect()
 }
 
 fn station(draw: &mut Chance, knobs: &Knobs) -> Station {

@@ -326,6 +326,10 @@ impl QueueStation {
                 self.queue.io_done(done, world.now());
             }
             Job::Read(read) => {
+                if let Some(left) = world.bad_reads.checked_sub(1) {
+                    world.bad_reads = left;
+                    disk.flip_nth_read(1);
+                }
                 let done = queue::perform(&disk, read);
                 self.queue.read_done(done, world.now());
             }

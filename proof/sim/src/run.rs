@@ -317,6 +317,10 @@ impl Run {
                 .for_each(|nth| self.world.disk.fail_nth(Call::Sync, nth, Errno::IO)),
             What::WriteFails(count) => (1..=u64::from(count))
                 .for_each(|nth| self.world.disk.fail_nth(Call::Write, nth, Errno::IO)),
+            What::BadReads(count) => {
+                self.world.bad_reads += count;
+                self.world.ledger.bad_reads = true;
+            }
             What::NoRoom(span) => {
                 let disk = &self.world.disk;
                 let free = world::Disk::free_bytes(disk).unwrap_or(0);
@@ -505,6 +509,7 @@ impl Run {
         }
         disk.set_room(u64::MAX);
         self.world.slow = Duration::ZERO;
+        self.world.bad_reads = 0;
         self.look();
     }
 

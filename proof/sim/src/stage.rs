@@ -81,6 +81,8 @@ pub struct World {
     pub no_dns: Instant,
     /// What each operation of the disk takes besides.
     pub slow: Duration,
+    /// So many messages will be read with a flipped bit.
+    pub bad_reads: u32,
     /// When the attempt began that a line carries on this stream.
     pub attempts: BTreeMap<StreamId, Instant>,
     /// The last events before too many, by their kind.
@@ -137,6 +139,7 @@ impl World {
             clock_was_set: false,
             no_dns: Instant::ZERO,
             slow: Duration::ZERO,
+            bad_reads: 0,
             attempts: BTreeMap::new(),
             kinds: BTreeMap::new(),
             counts: Counts::default(),
