@@ -184,8 +184,10 @@ impl Spool {
         self.snapshots.retry_at = None;
         let written = self.log_bytes - self.snapshots.log_bytes;
         let enough = self.settings.snapshot_log_bytes.max(self.snapshots.bytes);
-        let covered = self.snapshots.covered;
-        let helps = self.segments.count(|s| s.is_dead(u64::MAX) && !s.is_covered(covered)) > 0;
+        // What a torn commit left behind has records beyond the log's end: no snapshot covers it
+        // before new ones are written, however many are made.
+        let (covered, reach) = (self.snapshots.covered, self.frontier() + 1);
+        let helps = self.segments.count(|s| s.is_dead(reach) && !s.is_covered(covered)) > 0;
         let hurry = self.snapshots.hurry && (helps || written > 0);
         if written < enough && !hurry {
             return None;
