@@ -12,7 +12,7 @@ use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
 use mail::{Durable, Envelope, Instant, MessageId, TransactionId};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
 
 /// How long a transaction waits for a queue process that does not answer or is not there.
@@ -417,7 +417,7 @@ pub struct QueueEnd {
     credit_bytes: u64,
     /// Bytes staged and not given back.
     outstanding_bytes: u64,
-    staged: HashMap<u64, Staged>,
+    staged: BTreeMap<u64, Staged>,
     /// Refused before their end: what still comes of them is dropped, up to the end.
     dropped: HashSet<u64>,
     /// Asked about while they are with the spool.
@@ -436,7 +436,7 @@ impl QueueEnd {
             origin: None,
             credit_bytes,
             outstanding_bytes: 0,
-            staged: HashMap::new(),
+            staged: BTreeMap::new(),
             dropped: HashSet::new(),
             asked: HashSet::new(),
             output: VecDeque::new(),

@@ -13,7 +13,7 @@ use link::control::Role;
 use link::send::{INLINE_BYTES_MAX, QueueEnd, QueueEvent, UnderWay};
 use mail::{Instant, NextHop, Now, Outcome};
 use scheduler::{Attempt, AttemptId};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Names a sending process: its role (send or local) and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +36,7 @@ struct Sender {
     greeted: bool,
     capacity: usize,
     /// Attempts it has, by its own name for them, which is ours unless a former life gave it.
-    under_way: HashMap<u64, AttemptId>,
+    under_way: BTreeMap<u64, AttemptId>,
 }
 
 impl Senders {
@@ -54,7 +54,7 @@ impl Senders {
             end: QueueEnd::new(build),
             greeted: false,
             capacity: 0,
-            under_way: HashMap::new(),
+            under_way: BTreeMap::new(),
         };
         self.ends.insert(key, sender);
     }

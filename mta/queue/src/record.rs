@@ -15,7 +15,7 @@ use mail::bounce::{Bounce, Kind, NOTICE_RECIPIENTS_MAX};
 use mail::{Change, MessageId, Now, TransactionId};
 use scheduler::{Notice, NoticeKind, Record};
 use spool::Ticket;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
 /// Names what is told once everything that it called for is recorded.
@@ -29,7 +29,7 @@ pub(crate) struct Records {
     next: Acknowledgement,
     waiting: HashMap<Acknowledgement, Waiting>,
     /// Results of which the scheduler has not yet given all records.
-    fresh: HashMap<MessageId, Vec<Acknowledgement>>,
+    fresh: BTreeMap<MessageId, Vec<Acknowledgement>>,
     tickets: HashMap<Ticket, Acknowledgements>,
     /// Messages that are being read for a notice, each with what came after the record that the
     /// notice belongs to. At most a few for each recipient.
@@ -70,7 +70,7 @@ impl Records {
         if self.fresh.is_empty() {
             return Vec::new();
         }
-        self.fresh.drain().flat_map(|(_, acknowledgements)| acknowledgements).collect()
+        std::mem::take(&mut self.fresh).into_values().flatten().collect()
     }
 
     /// Counts a record of this message in; gives back which results wait for it.
