@@ -176,6 +176,9 @@ impl Log {
         self.event(Verb::Error).text("msg", text).emit();
     }
 
+    /// How long the end of a process waits for its last lines.
+    pub const LAST_LINES_WAIT_MAX: Duration = Duration::from_millis(500);
+
     /// Waits until what was told so far is written, at most so long; before the process ends.
     pub fn flush(&self, longest: Duration) {
         if let Some(shared) = &self.shared {

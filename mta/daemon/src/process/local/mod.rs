@@ -128,7 +128,9 @@ fn begin(
             local.peer(role, stream)?;
         }
         local.orders.say(&ToMaster::Ready)?;
-        local.serve(results).await
+        let ended = local.serve(results).await;
+        local.log.flush(Log::LAST_LINES_WAIT_MAX);
+        ended
     })
 }
 

@@ -150,7 +150,9 @@ async fn serve(start: Start, log: Log) -> io::Result<()> {
     doors.open(&handed, listeners)?;
     let orders = Orders::new(control)?;
     orders.say(&ToMaster::Ready)?;
-    obey(&orders, &shared, &mut doors, handed, &streams).await
+    let ended = obey(&orders, &shared, &mut doors, handed, &streams).await;
+    shared.log.flush(Log::LAST_LINES_WAIT_MAX);
+    ended
 }
 
 async fn obey(

@@ -47,10 +47,12 @@ async fn work(start: Start, sockets: Sockets, log: Log) -> Result<()> {
     }
     let orders = Orders::new(start.control)?;
     orders.say(&ToMaster::Ready)?;
-    tokio::select! {
+    let ended = tokio::select! {
         () = serve(setup, take) => Ok(()),
         ended = obey(&orders, give, &log, &ours) => ended,
-    }
+    };
+    log.flush(Log::LAST_LINES_WAIT_MAX);
+    ended
 }
 
 /// Comes back when master is gone; a drain ends the other branch.
