@@ -189,6 +189,13 @@ impl Ledger {
         self.broken |= self.failures > 1;
     }
 
+    /// The queue says that a message cannot be read back.
+    pub fn unreadable(&mut self, message: MessageId, text: &str) {
+        if !self.bad_reads {
+            self.find(Check::Damaged, format!("{message} cannot be read: {text}"));
+        }
+    }
+
     /// Its client reads something else.
     pub fn refused(&mut self, number: u32) {
         let Some(entry) = self.entries.get_mut(&number) else { return };

@@ -245,6 +245,9 @@ impl QueueStation {
                         match &logged {
                             Logged::Alarm(spool::Alarm::CommitFailed(_)) => world.ledger.failure(),
                             Logged::Alarm(spool::Alarm::Broken(_)) => world.ledger.broken = true,
+                            Logged::Damaged { message, text } if !world.disk.is_off() => {
+                                world.ledger.unreadable(*message, text);
+                            }
                             _ => {}
                         }
                         world.log(|| format!("queue: {logged:?}"));
