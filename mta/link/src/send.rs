@@ -128,6 +128,7 @@ pub struct SenderEnd {
     welcomed: bool,
     /// Attempts without a result, and results that are not recorded.
     open: BTreeMap<u64, Open>,
+    next_number: u64,
     bodies: HashMap<MessageId, (Bytes, u32)>,
     output: VecDeque<Bytes>,
     events: VecDeque<SenderEvent>,
@@ -135,6 +136,8 @@ pub struct SenderEnd {
 
 #[derive(Debug)]
 struct Open {
+    /// Counts up as attempts come.
+    number: u64,
     message: MessageId,
     recipients: Vec<u32>,
     result: Option<Bytes>,
@@ -151,6 +154,7 @@ impl SenderEnd {
             capacity,
             welcomed: false,
             open: BTreeMap::new(),
+            next_number: 0,
             bodies: HashMap::new(),
             output: VecDeque::new(),
             events: VecDeque::new(),
@@ -166,15 +170,15 @@ impl SenderEnd {
         for open in self.open.values_mut() {
             open.holds_body = false;
         }
-        let under_way = self
-            .open
-            .iter()
-            .map(|(attempt, open)| UnderWay {
-                attempt: *attempt,
-                message: open.message,
-                recipients: open.recipients.clone(),
-            })
-            .collect();
+        let mut open: Vec<_> = self.open.iter().collect();
+        open.sort_unstable_by_key(|(_, open)| open.number);
+        let under_way = |(attempt, open): &(&u64, &Open)| UnderWay {
+            attempt: **attempt,
+            message: open.message,
+            recipients: open.recipients.clone(),
+        };
+        let under_way = open.iter().map(under_way).collect();
+        let results: Vec<_> = open.iter().filter_map(|(_, open)| open.result.clone()).collect();
         let hello = ToQueue::Hello {
             build: self.build,
             life: self.life,
@@ -182,7 +186,7 @@ impl SenderEnd {
             under_way,
         };
         self.output.push_back(frame::encode(&hello, &[]));
-        self.output.extend(self.open.values().filter_map(|open| open.result.clone()));
+        self.output.extend(results);
     }
 
     /// Takes what has arrived.
@@ -236,7 +240,9 @@ impl SenderEnd {
             None if !small => None,
             _ => return Err(LinkError::Garbage),
         };
+        self.next_number += 1;
         let open = Open {
+            number: self.next_number,
             message: attempt.message,
             recipients: attempt.recipients.iter().map(|(index, _)| *index).collect(),
             result: None,
@@ -302,7 +308,8 @@ impl SenderEnd {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum QueueEvent {
-    /// The sending process is there, with what it has under way from a former life of ours.
+    /// The sending process is there, with what it has under way from former lives of ours, in the
+    /// order in which it came.
     Hello { life: u64, capacity: u32, under_way: Vec<UnderWay> },
     /// What became of an attempt. To be answered with [`QueueEnd::recorded`] when durable.
     Result(Result),
@@ -512,6 +519,24 @@ mod tests {
         sender.handle(&mut carry(queue.output())).unwrap();
         sender.connected();
         assert_eq!(sender.output().len(), 1, "only the hello is left to say");
+    }
+
+    #[test]
+    fn what_is_under_way_is_told_in_the_order_in_which_it_came() {
+        let (mut sender, mut queue) = pair();
+        for id in [9, 3, 7] {
+            queue.attempt(attempt(id, id, 3), Some(b"abc"));
+        }
+        sender.handle(&mut carry(queue.output())).unwrap();
+        sender.result(result(3, 3));
+        sender.result(result(9, 9));
+        let mut queue = QueueEnd::new(1);
+        sender.connected();
+        queue.handle(&mut carry(sender.output())).unwrap();
+        let Some(QueueEvent::Hello { under_way, .. }) = queue.poll() else { panic!() };
+        assert_eq!(under_way.iter().map(|u| u.attempt).collect::<Vec<_>>(), [9, 3, 7]);
+        assert_eq!(queue.poll(), Some(QueueEvent::Result(result(9, 9))));
+        assert_eq!(queue.poll(), Some(QueueEvent::Result(result(3, 3))));
     }
 
     #[test]

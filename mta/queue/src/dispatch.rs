@@ -225,7 +225,9 @@ impl Queue {
     /// Attempts of a former life of ours go on under new names of ours.
     fn greet_sender(&mut self, key: SenderKey, capacity: u32, under_way: Vec<UnderWay>, now: Now) {
         let mut strays = Vec::new();
-        for old in under_way {
+        // The later ones first: a recipient of an earlier one may have been tried again since, and
+        // the later outcome is the one that counts.
+        for old in under_way.into_iter().rev() {
             match self.scheduler.adopt(old.message, &old.recipients, now) {
                 Some(attempt) => {
                     if let Some(sender) = self.senders.ends.get_mut(&key) {
