@@ -234,6 +234,8 @@ impl Queue {
                         sender.under_way.insert(old.attempt, attempt);
                     }
                 }
+                // Its end is on its way to the disk: only the stream is new.
+                None if self.records.awaits(key, old.attempt) => {}
                 // Its end was recorded before the former life ended.
                 None => strays.push(old.attempt),
             }
@@ -260,6 +262,9 @@ impl Queue {
         let known = self.senders.ends.get_mut(&key);
         let known = known.and_then(|sender| sender.under_way.remove(&result.attempt));
         let Some(attempt) = known else {
+            if self.records.awaits(key, result.attempt) {
+                return;
+            }
             // Said again after its recording was answered to a former life.
             if let Some(end) = self.senders.end(key) {
                 end.recorded(vec![result.attempt]);

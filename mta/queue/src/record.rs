@@ -65,6 +65,12 @@ impl Records {
         }
     }
 
+    /// Whether the result of this attempt waits to be durable: its process will be told then.
+    pub fn awaits(&self, key: SenderKey, attempt: u64) -> bool {
+        let is_it = |whom: &Whom| matches!(whom, Whom::Sender(k, a) if (*k, *a) == (key, attempt));
+        self.waiting.values().any(|waiting| is_it(&waiting.whom))
+    }
+
     /// The scheduler has given all that it has.
     pub fn all_given(&mut self) -> Vec<Acknowledgement> {
         if self.fresh.is_empty() {
