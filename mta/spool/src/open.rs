@@ -56,6 +56,11 @@ fn check_marker(disk: &dyn Disk, may_create: bool) -> Result<bool, OpenError> {
     if !may_create {
         return Err(OpenError::Missing);
     }
+    if marked.is_some() {
+        // Zeros, and perhaps more of them than a marker has bytes: what is written over them would
+        // not read as one.
+        disk.remove(MARKER)?;
+    }
     write_marker(disk)?;
     Ok(true)
 }

@@ -475,6 +475,21 @@ fn s135_a_spool_that_may_not_be_made_is_not_made() {
 }
 
 #[test]
+fn s132_a_spool_made_over_a_long_marker_of_zeros_opens_again() {
+    let disk = Disk::new(1);
+    let mut zeros = vec![0; 100];
+    zeros[80] = 7;
+    disk.put("format", &zeros);
+    let opens =
+        || spool::open(&disk, settings(1), 1, &mut |_| {}).map(|(_, report)| report.created);
+    assert!(opens().unwrap(), "nothing was in it");
+    assert!(!opens().unwrap());
+    disk.cut();
+    disk.power_on();
+    assert!(!opens().unwrap());
+}
+
+#[test]
 fn s143_a_newer_format_is_refused_and_not_touched() {
     let mut machine = fresh(20);
     machine.work(10);
