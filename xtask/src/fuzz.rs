@@ -282,8 +282,13 @@ fn minimise(places: &Places, target: &Target, crash: &Path) -> Result<PathBuf> {
     command.arg(format!("-runs={MINIMISING_RUNS}"));
     command.arg(format!("-exact_artifact_path={}", small.display())).arg(&kept);
     command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-    if small.exists() {
-        std::fs::copy(&small, &kept)?;
+    // What got smaller must still crash: a step that failed for another reason leaves a file, too.
+    if std::fs::metadata(&small).is_ok_and(|found| found.len() > 0) {
+        let mut command = places.libfuzzer(target);
+        command.arg(&small).stdout(Stdio::null()).stderr(Stdio::null());
+        if !command.status()?.success() {
+            std::fs::copy(&small, &kept)?;
+        }
     }
     Ok(kept)
 }
