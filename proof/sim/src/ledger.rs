@@ -182,8 +182,8 @@ impl Ledger {
         entry.id = id;
     }
 
-    /// A commit failed, or a segment's header. After the second one there may be no segment left to
-    /// write into what is void.
+    /// A commit failed, or a segment's header, or the making of one. After the second one there may be
+    /// no segment left to write into what is void.
     pub fn failure(&mut self) {
         self.failures += 1;
         self.broken |= self.failures > 1;

@@ -243,7 +243,9 @@ impl QueueStation {
                     Output::Read(read) => self.enter(3, Job::Read(read), world),
                     Output::Log(logged) => {
                         match &logged {
-                            Logged::Alarm(spool::Alarm::CommitFailed(_)) => world.ledger.failure(),
+                            Logged::Alarm(
+                                spool::Alarm::CommitFailed(_) | spool::Alarm::Background(_),
+                            ) => world.ledger.failure(),
                             Logged::Alarm(spool::Alarm::Broken(_)) => world.ledger.broken = true,
                             Logged::Damaged { message, text } if !world.disk.is_off() => {
                                 world.ledger.unreadable(*message, text);
