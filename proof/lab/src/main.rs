@@ -8,6 +8,7 @@ mod mark;
 mod net;
 mod power;
 mod room;
+mod running;
 mod sink;
 mod source;
 mod subject;

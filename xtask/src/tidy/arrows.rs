@@ -21,7 +21,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", DRIVER),
     ("fuzz", FUZZ),
     ("orders", &["mail", "policy", "queue", "scheduler", "spool", "world"]),
-    ("lab", &[]),
+    ("stats", &[]),
+    ("report", &["stats"]),
+    ("lab", &["report", "stats"]),
     ("xtask", &[]),
 ];
 

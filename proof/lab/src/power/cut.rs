@@ -5,9 +5,9 @@
 use super::cell::{Cell, Entrant, NextHop, Plan};
 use super::image::{Image, Syncs};
 use super::line::Line;
-use super::running::{Running, having_loaded, library};
 use crate::mark::Token;
 use crate::room;
+use crate::running::{Running, having_loaded, library};
 use crate::sink::{self, Sink};
 use crate::source::{self, Load, Promise};
 use crate::subject::{Phase, Site, Versions};

@@ -8,12 +8,12 @@ mod cell;
 mod cut;
 mod image;
 mod line;
-mod running;
+
 mod shutdown;
 mod table;
 
 use crate::room;
-use crate::subject::{Site, Versions};
+use crate::subject::{Setup, Site, Versions};
 use anyhow::{Context, Result, bail};
 use cell::{Cell, Entrant, FileSystem, NextHop};
 use clap::ValueEnum;
@@ -152,7 +152,9 @@ fn campaign(options: &Options, fetched: bool) -> Result<Campaign> {
     let versions =
         if fetched { Versions::read(&peers.join("versions"))? } else { Versions::default() };
     let kept = work.join("kept");
-    let site = Site { queue, work, port: PORT, next_hop: NEXT_HOP_PORT, posthaste };
+    let (mail, log, setup) = (queue.join("mail"), work.clone(), Setup::default());
+    let site =
+        Site { queue, work, port: PORT, next_hop: NEXT_HOP_PORT, posthaste, mail, log, setup };
     Ok(Campaign { site, versions, kept, keeps_all: options.keep_all })
 }
 

@@ -6,6 +6,9 @@ mod exim;
 mod opensmtpd;
 mod postfix;
 mod posthaste;
+mod setup;
+
+pub use setup::{Duty, Logging, Setup};
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -28,6 +31,12 @@ pub struct Site {
     pub next_hop: u16,
     /// Posthaste's program.
     pub posthaste: PathBuf,
+    /// Mailboxes, on the disk of the queue: of `room::USER`, `mail/USER` as a file or `mail/USER/` as a Maildir.
+    pub mail: PathBuf,
+    /// What the mailer logs.
+    pub log: PathBuf,
+    /// What it is to do.
+    pub setup: Setup,
 }
 
 /// What a mailer is started for.
@@ -40,17 +49,36 @@ pub enum Phase {
 }
 
 /// One mailer.
-pub trait Subject {
+pub trait Subject: Sync {
+    /// Its name, as on the command line and in the report.
+    fn name(&self) -> &str;
     /// Its version, as it or its package says.
     fn version(&self, site: &Site, peers: &Versions) -> Result<String>;
-    /// Writes its configuration and makes what it needs to start. Done before each start.
-    fn configure(&self, site: &Site) -> Result<()>;
-    /// The program that stays in the foreground while the mailer runs.
-    fn command(&self, site: &Site, phase: Phase) -> Command;
+    /// Why it cannot be set up so; `None` if it can.
+    fn refuses(&self, setup: &Setup) -> Option<String>;
+    /// Writes its configuration and makes what it needs to start. Done before each start. Returns the files that the
+    /// record keeps.
+    fn configure(&self, site: &Site) -> Result<Vec<PathBuf>>;
+    /// The program that stays in the foreground while the mailer runs; `None` where one runs already.
+    fn command(&self, site: &Site, phase: Phase) -> Option<Command>;
+    /// Where it takes mail.
+    fn address(&self, site: &Site) -> String {
+        format!("127.0.0.1:{}", site.port)
+    }
+    /// To whom mail goes that is to be treated as the setup says; `{n}` and `{m}` as the source has them.
+    fn recipient(&self, site: &Site) -> String;
     /// Has it try everything now; `None` where `Phase::Drain` does that by itself.
     fn flush(&self, site: &Site) -> Option<Command>;
     /// Messages (or parts of messages) in its queue.
     fn queued(&self, site: &Site) -> Result<u64>;
+    /// The orders of a queue run that it knows, in its own words.
+    fn orders(&self) -> &'static [&'static str] {
+        &[]
+    }
+    /// Whether a client shall close after QUIT without waiting for 221, because this one waits for the client.
+    fn is_left_without_goodbye(&self) -> bool {
+        false
+    }
 }
 
 /// Which mailer.
@@ -96,14 +124,15 @@ impl Versions {
     }
 }
 
-/// Writes a template with its `{names}` filled in.
-fn write(site: &Site, path: &Path, template: &str) -> Result<()> {
+/// Writes a template with its `{names}` filled in, and says where.
+fn write(site: &Site, path: &Path, template: &str) -> Result<PathBuf> {
     let text = template
         .replace("{queue}", &site.queue.display().to_string())
         .replace("{work}", &site.work.display().to_string())
         .replace("{port}", &site.port.to_string())
         .replace("{next_hop}", &site.next_hop.to_string());
-    std::fs::write(path, text).with_context(|| path.display().to_string())
+    std::fs::write(path, text).with_context(|| path.display().to_string())?;
+    Ok(path.into())
 }
 
 /// Makes a directory of this owner.
@@ -141,6 +170,9 @@ mod tests {
             port: 2501,
             next_hop: 2502,
             posthaste: "posthaste".into(),
+            mail: "/q/mail".into(),
+            log: "/q/log".into(),
+            setup: Setup::default(),
         };
         for template in [
             include_str!("../../subjects/posthaste.toml"),

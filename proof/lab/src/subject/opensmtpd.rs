@@ -2,7 +2,7 @@
 //!
 //! Must never expect it to sync: it has no such setting. Its spool's path is compiled in; the room links it here.
 
-use super::{Phase, Site, Subject, Versions, directory, files, write};
+use super::{Duty, Phase, Setup, Site, Subject, Versions, directory, files, write};
 use crate::room;
 use anyhow::Result;
 use std::os::unix::fs::PermissionsExt;
@@ -17,21 +17,33 @@ fn settings(site: &Site) -> PathBuf {
 }
 
 impl Subject for Opensmtpd {
+    fn name(&self) -> &str {
+        "opensmtpd"
+    }
+
+    fn refuses(&self, setup: &Setup) -> Option<String> {
+        (setup.duty != Duty::Relay).then(|| "not yet".into())
+    }
+
+    fn recipient(&self, _: &Site) -> String {
+        "user{n}@sink.test".into()
+    }
+
     fn version(&self, _: &Site, peers: &Versions) -> Result<String> {
         peers.of("opensmtpd")
     }
 
-    fn configure(&self, site: &Site) -> Result<()> {
+    fn configure(&self, site: &Site) -> Result<Vec<PathBuf>> {
         let spool = site.queue.join(room::OPENSMTPD_SPOOL);
         directory(&spool, None)?;
         std::fs::set_permissions(&spool, std::fs::Permissions::from_mode(0o711))?;
-        write(site, &settings(site), include_str!("../../subjects/smtpd.conf"))
+        Ok(vec![write(site, &settings(site), include_str!("../../subjects/smtpd.conf"))?])
     }
 
-    fn command(&self, site: &Site, _: Phase) -> Command {
+    fn command(&self, site: &Site, _: Phase) -> Option<Command> {
         let mut command = Command::new("/usr/sbin/smtpd");
         command.arg("-d").arg("-f").arg(settings(site));
-        command
+        Some(command)
     }
 
     fn flush(&self, _: &Site) -> Option<Command> {

@@ -2,7 +2,7 @@
 //!
 //! Must never touch the queue of a Postfix of this machine: it is told its own directories.
 
-use super::{Phase, Site, Subject, Versions, directory, files, write};
+use super::{Duty, Phase, Setup, Site, Subject, Versions, directory, files, write};
 use crate::room;
 use anyhow::Result;
 use std::fs::Metadata;
@@ -27,22 +27,34 @@ fn postfix(site: &Site, verb: &str) -> Command {
 }
 
 impl Subject for Postfix {
+    fn name(&self) -> &str {
+        "postfix"
+    }
+
+    fn refuses(&self, setup: &Setup) -> Option<String> {
+        (setup.duty != Duty::Relay).then(|| "not yet".into())
+    }
+
+    fn recipient(&self, _: &Site) -> String {
+        "user{n}@sink.test".into()
+    }
+
     fn version(&self, _: &Site, peers: &Versions) -> Result<String> {
         peers.of("postfix")
     }
 
-    fn configure(&self, site: &Site) -> Result<()> {
+    fn configure(&self, site: &Site) -> Result<Vec<PathBuf>> {
         directory(&settings(site), None)?;
         directory(&site.work.join("postfix-data"), Some(room::POSTFIX))?;
         directory(&site.queue.join("postfix"), None)?;
         let main = settings(site).join("main.cf");
-        write(site, &main, include_str!("../../subjects/postfix.main.cf"))?;
+        let main = write(site, &main, include_str!("../../subjects/postfix.main.cf"))?;
         let master = settings(site).join("master.cf");
-        write(site, &master, include_str!("../../subjects/postfix.master.cf"))
+        Ok(vec![main, write(site, &master, include_str!("../../subjects/postfix.master.cf"))?])
     }
 
-    fn command(&self, site: &Site, _: Phase) -> Command {
-        postfix(site, "start-fg")
+    fn command(&self, site: &Site, _: Phase) -> Option<Command> {
+        Some(postfix(site, "start-fg"))
     }
 
     fn flush(&self, site: &Site) -> Option<Command> {

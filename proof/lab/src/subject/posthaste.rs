@@ -2,7 +2,7 @@
 //!
 //! Must never use what a stranger to its code could not.
 
-use super::{Phase, Site, Subject, Versions, write};
+use super::{Duty, Phase, Setup, Site, Subject, Versions, write};
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,6 +21,18 @@ fn queue(site: &Site, verb: &str) -> Command {
 }
 
 impl Subject for Posthaste {
+    fn name(&self) -> &str {
+        "posthaste"
+    }
+
+    fn refuses(&self, setup: &Setup) -> Option<String> {
+        (setup.duty != Duty::Relay).then(|| "not yet".into())
+    }
+
+    fn recipient(&self, _: &Site) -> String {
+        "user{n}@sink.test".into()
+    }
+
     fn version(&self, site: &Site, _: &Versions) -> Result<String> {
         let output = Command::new(&site.posthaste).arg("--version").output();
         let output = output.with_context(|| site.posthaste.display().to_string())?;
@@ -28,14 +40,14 @@ impl Subject for Posthaste {
         Ok(text.trim().trim_start_matches("posthaste ").to_string())
     }
 
-    fn configure(&self, site: &Site) -> Result<()> {
-        write(site, &settings(site), include_str!("../../subjects/posthaste.toml"))
+    fn configure(&self, site: &Site) -> Result<Vec<PathBuf>> {
+        Ok(vec![write(site, &settings(site), include_str!("../../subjects/posthaste.toml"))?])
     }
 
-    fn command(&self, site: &Site, _: Phase) -> Command {
+    fn command(&self, site: &Site, _: Phase) -> Option<Command> {
         let mut command = Command::new(&site.posthaste);
         command.args(["run", "--config"]).arg(settings(site));
-        command
+        Some(command)
     }
 
     fn flush(&self, site: &Site) -> Option<Command> {

@@ -31,7 +31,7 @@ impl Running {
         preload: Option<&str>,
     ) -> Result<Running> {
         subject.configure(site)?;
-        let inner = subject.command(site, phase);
+        let inner = subject.command(site, phase).context("it is not ours to start")?;
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
