@@ -6,6 +6,7 @@
 
 mod mark;
 mod net;
+mod peers;
 mod power;
 mod room;
 mod running;

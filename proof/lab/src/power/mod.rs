@@ -12,14 +12,13 @@ mod line;
 mod shutdown;
 mod table;
 
-use crate::room;
 use crate::subject::{Setup, Site, Versions};
-use anyhow::{Context, Result, bail};
+use crate::{peers, room};
+use anyhow::Result;
 use cell::{Cell, Entrant, FileSystem, NextHop};
 use clap::ValueEnum;
 use cut::Campaign;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 /// Cuts of each cell with our own mailer, where `--cuts` does not say.
 const CUTS_OURS: u64 = 20;
@@ -31,8 +30,6 @@ const ERRORS_MAX: u32 = 5;
 const PORT: u16 = 2525;
 /// The next hop's.
 const NEXT_HOP_PORT: u16 = 2600;
-/// Fetches Debian's packages.
-const FETCH: &str = include_str!("../../subjects/fetch");
 
 /// What the scenario is told on its command line.
 #[derive(clap::Args)]
@@ -84,7 +81,7 @@ pub fn run(options: Options) -> Result<()> {
     let fetched = cells.iter().any(|cell| cell.subject.is_fetched());
     if !room::is_inside() {
         if rustix::process::geteuid().is_root() && fetched {
-            fetch(&peers(&options))?;
+            peers::fetch(&unpacked(&options))?;
         }
         return outside(&options);
     }
@@ -122,33 +119,18 @@ fn cells(options: &Options) -> Vec<Cell> {
     cells
 }
 
-fn peers(options: &Options) -> PathBuf {
+fn unpacked(options: &Options) -> PathBuf {
     options.peers.clone().unwrap_or_else(|| options.work.join("peers"))
-}
-
-/// Unpacks the packages if that has not been done; needs the network, so it comes before the room.
-fn fetch(peers: &Path) -> Result<()> {
-    if peers.join("versions").exists() {
-        return Ok(());
-    }
-    eprintln!("fetching Debian's mailers into {}", peers.display());
-    let status = Command::new("bash").args(["-c", FETCH, "fetch"]).arg(peers).status()?;
-    anyhow::ensure!(status.success(), "the packages could not be fetched: {status}");
-    Ok(())
 }
 
 fn campaign(options: &Options, fetched: bool) -> Result<Campaign> {
     std::fs::create_dir_all(&options.work)?;
     let work = options.work.canonicalize()?;
-    lock(&work)?;
+    peers::lock(&work)?;
     let queue = work.join("queue");
-    let peers = peers(options);
+    let peers = unpacked(options);
     room::furnish(&work, &queue, fetched.then_some(peers.as_path()))?;
-    let beside = std::env::current_exe()?.with_file_name("posthaste");
-    let posthaste = options.posthaste.clone().unwrap_or(beside);
-    let posthaste = posthaste.canonicalize().with_context(|| {
-        format!("{}: build it, or name it with --posthaste", posthaste.display())
-    })?;
+    let posthaste = peers::posthaste(options.posthaste.as_deref())?;
     let versions =
         if fetched { Versions::read(&peers.join("versions"))? } else { Versions::default() };
     let kept = work.join("kept");
@@ -156,17 +138,6 @@ fn campaign(options: &Options, fetched: bool) -> Result<Campaign> {
     let site =
         Site { queue, work, port: PORT, next_hop: NEXT_HOP_PORT, posthaste, mail, log, setup };
     Ok(Campaign { site, versions, kept, keeps_all: options.keep_all })
-}
-
-/// Two campaigns in one directory would cut each other's power.
-fn lock(work: &Path) -> Result<()> {
-    let file = std::fs::File::create(work.join("lock"))?;
-    let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
-    if rustix::fs::flock(&file, operation).is_err() {
-        bail!("another campaign runs in {}", work.display());
-    }
-    std::mem::forget(file); // held until the process ends
-    Ok(())
 }
 
 /// Waits for the room, and takes away what an interrupted cut left.
