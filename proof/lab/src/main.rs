@@ -4,6 +4,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod machine;
 mod mark;
 mod net;
 mod peers;
@@ -14,6 +15,7 @@ mod sink;
 mod source;
 mod subject;
 mod unstuff;
+mod watch;
 
 use clap::{Parser, Subcommand};
 
@@ -27,18 +29,24 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Tool {
+    /// Says what this machine is, and how long its disk takes to sync.
+    Machine(machine::Options),
     /// Cuts the power of mailers under load and counts the promises that were broken. Needs root.
     Power(power::Options),
     /// Takes mail in over SMTP or LMTP, counts it, and proves each marked message whole.
     Sink(sink::Options),
     /// Sends marked messages over SMTP or LMTP and says how fast they were taken.
     Source(source::Options),
+    /// Watches a mailer that runs: what it uses, its system calls, when it syncs.
+    Watch(watch::Options),
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().tool {
+        Tool::Machine(options) => machine::run(options),
         Tool::Power(options) => power::run(options),
         Tool::Sink(options) => sink::run(options),
         Tool::Source(options) => source::run(options),
+        Tool::Watch(options) => watch::run(options),
     }
 }

@@ -1,0 +1,264 @@
+//! CPU time of a family of processes: by a control group of its own where one can be made, else from /proc.
+//!
+//! Must never move a process that someone else put into a group, and never leave a group behind.
+
+use super::family::Family;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// New processes may be born while others are moved.
+const MOVES_MAX: usize = 10;
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// User and system time, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// In user mode.
+    pub user_s: f64,
+    /// In the kernel.
+    pub system_s: f64,
+}
+
+/// Who counts.
+pub enum Meter {
+    /// The kernel, exactly, with all that were born and died.
+    Group(Group),
+    /// We do: living processes with the children that they have buried.
+    Processes(Family),
+}
+
+/// A control group for one family.
+pub struct Group {
+    version: Version,
+    directory: PathBuf,
+    /// Where the processes came from.
+    parent: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Meter {
+    /// Of the family from now on.
+    pub fn of(family: &Family) -> Meter {
+        match Group::with(family) {
+            Some(group) => Meter::Group(group),
+            None => Meter::Processes(family.clone()),
+        }
+    }
+
+    /// The time up to now, from a beginning that stays the same.
+    pub fn read(&self) -> Times {
+        match self {
+            Meter::Group(group) => group.read(),
+            Meter::Processes(family) => {
+                family.members().values().fold(Times::default(), |sum, member| Times {
+                    user_s: sum.user_s + member.user_s,
+                    system_s: sum.system_s + member.system_s,
+                })
+            }
+        }
+    }
+
+    /// What counts, in words.
+    pub fn how(&self) -> &'static str {
+        match self {
+            Meter::Group(Group { version: Version::Two, .. }) => "cgroup v2 cpu.stat",
+            Meter::Group(Group { version: Version::One, .. }) => "cgroup v1 cpuacct",
+            Meter::Processes(_) => {
+                "/proc/PID/stat of living processes with the children they waited for, in steps of 10 ms"
+            }
+        }
+    }
+}
+
+impl Group {
+    /// Makes one and moves all of the family into it; `None` where that cannot be done.
+    fn with(family: &Family) -> Option<Group> {
+        let ours = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+        let group =
+            places(&ours).into_iter().find_map(|(version, parent)| Group::make(version, parent))?;
+        for _ in 0..MOVES_MAX {
+            let inside = group.pids();
+            let outside: Vec<u32> =
+                family.pids().into_iter().filter(|pid| !inside.contains(pid)).collect();
+            if outside.is_empty() {
+                return Some(group);
+            }
+            for pid in outside {
+                let theirs = std::fs::read_to_string(format!("/proc/{pid}/cgroup"));
+                if theirs.is_ok_and(|theirs| theirs != ours) {
+                    return None; // someone else's; what we have moved goes back
+                }
+                let _ = move_to(&group.directory, pid); // it may have ended
+            }
+        }
+        None
+    }
+
+    fn make(version: Version, parent: PathBuf) -> Option<Group> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!("posthaste-lab-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
+        let directory = parent.join(name);
+        std::fs::create_dir(&directory).ok()?;
+        let group = Group { version, directory, parent };
+        group.counter().exists().then_some(group)
+    }
+
+    fn counter(&self) -> PathBuf {
+        self.directory.join(match self.version {
+            Version::One => "cpuacct.usage",
+            Version::Two => "cpu.stat",
+        })
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        let text = std::fs::read_to_string(self.directory.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    fn read(&self) -> Times {
+        let text = std::fs::read_to_string(self.counter()).unwrap_or_default();
+        match self.version {
+            Version::Two => Times {
+                user_s: row(&text, "user_usec") / 1e6,
+                system_s: row(&text, "system_usec") / 1e6,
+            },
+            Version::One => {
+                // The sum is exact; how it is shared is known in ticks only.
+                let total_s = text.trim().parse().unwrap_or(0.0) / 1e9;
+                let ticks = std::fs::read_to_string(self.directory.join("cpuacct.stat"))
+                    .unwrap_or_default();
+                let [user, system] =
+                    ["user", "system"].map(|name| row(&ticks, name) / TICKS_PER_SECOND);
+                let share = if user + system > 0.0 { user / (user + system) } else { 0.5 };
+                Times { user_s: total_s * share, system_s: total_s * (1.0 - share) }
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..MOVES_MAX {
+            for pid in self.pids() {
+                let _ = move_to(&self.parent, pid); // it may have ended
+            }
+            if std::fs::remove_dir(&self.directory).is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+fn move_to(group: &Path, pid: u32) -> std::io::Result<()> {
+    std::fs::write(group.join("cgroup.procs"), pid.to_string())
+}
+
+fn row(text: &str, name: &str) -> f64 {
+    let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
+    text.lines().find_map(value).unwrap_or(0.0)
+}
+
+/// Where groups of ours might be made: below the group in which we are, version 2 first.
+fn places(ours: &str) -> Vec<(Version, PathBuf)> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    places_of(ours, &mounts)
+}
+
+fn places_of(ours: &str, mounts: &str) -> Vec<(Version, PathBuf)> {
+    let mut found = Vec::new();
+    for version in [Version::Two, Version::One] {
+        let own = ours.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            let fits = match version {
+                Version::Two => controllers.is_empty(),
+                Version::One => controllers.split(',').any(|name| name == "cpuacct"),
+            };
+            fits.then(|| path.trim_start_matches('/'))
+        });
+        let mut points = mounts.lines().filter_map(|line| point_of(line, version));
+        found
+            .extend(own.and_then(|own| points.next_back().map(|point| (version, point.join(own)))));
+    }
+    found
+}
+
+/// The mount point, if this line of mountinfo is a tree of groups that counts CPU time.
+fn point_of(line: &str, version: Version) -> Option<PathBuf> {
+    let (own, rest) = line.split_once(" - ")?;
+    let mut rest = rest.split(' ');
+    let (kind, options) = (rest.next()?, rest.nth(1)?);
+    let fits = match version {
+        Version::Two => kind == "cgroup2",
+        Version::One => kind == "cgroup" && options.split(',').any(|name| name == "cpuacct"),
+    };
+    fits.then(|| PathBuf::from(own.split(' ').nth(4).unwrap_or("")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const MOUNTS: &str = "33 31 0:30 / /cg/cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+        41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn groups_are_made_below_our_own_group() {
+        let ours = "3:cpu,cpuacct:/a\n2:memory:/m\n0::/b/c\n";
+        let found = places_of(ours, MOUNTS);
+        assert_eq!(found[0], (Version::Two, PathBuf::from("/cg/unified/b/c")));
+        assert_eq!(found[1], (Version::One, PathBuf::from("/cg/cpuacct/a")));
+        assert_eq!(places_of("0::/\n", MOUNTS).len(), 1);
+        assert_eq!(places_of(ours, ""), []);
+    }
+
+    /// A shell whose children work and end, one after the other.
+    fn busy() -> std::process::Child {
+        let work = "while :; do sh -c 'i=0; while [ $i -lt 9000 ]; do i=$((i+1)); done'; done";
+        Command::new("sh").args(["-c", work]).spawn().unwrap()
+    }
+
+    fn used(meter: &Meter) -> f64 {
+        let Times { user_s, system_s } = meter.read();
+        user_s + system_s
+    }
+
+    #[test]
+    fn the_work_of_children_that_have_ended_is_counted_by_either_meter() {
+        let mut shell = busy();
+        let family = Family::below(&[shell.id()]);
+        let meters = [Meter::of(&family), Meter::Processes(family)];
+        let before: Vec<f64> = meters.iter().map(used).collect();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let enough =
+            || meters.iter().zip(&before).all(|(meter, before)| used(meter) - before > 0.2);
+        while !enough() && std::time::Instant::now() < end {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let all = enough();
+        drop(meters);
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        assert!(all, "work was done and not seen");
+    }
+
+    #[test]
+    fn no_group_is_left_behind() {
+        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        let meter = Meter::of(&Family::below(&[sleeper.id()]));
+        let directory = match &meter {
+            Meter::Group(group) => group.directory.clone(),
+            Meter::Processes(_) => PathBuf::from("/nowhere"), // no right to make one here
+        };
+        drop(meter);
+        let gone = !directory.exists();
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert!(gone);
+    }
+}

@@ -1,0 +1,126 @@
+//! Memory of a family of processes, looked at again and again by a thread of ours.
+//!
+//! Must never cost more than a hundredth of a core: it rests a hundred times as long as it worked.
+
+use super::family::Family;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// However cheap a look is.
+const REST_MIN: Duration = Duration::from_millis(100);
+/// However dear.
+const REST_MAX: Duration = Duration::from_secs(5);
+/// Rest for work.
+const REST_FACTOR: u32 = 100;
+
+/// What was seen at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Peak {
+    /// The proportional set size over all processes, in MiB.
+    pub pss_mib: f64,
+    /// Processes at once.
+    pub processes: usize,
+    /// How often it was looked at.
+    pub looks: u32,
+}
+
+/// The thread.
+pub struct Sampler {
+    stop: Sender<()>,
+    thread: JoinHandle<Peak>,
+}
+
+impl Sampler {
+    /// Looks from now on.
+    pub fn begin(family: Family) -> Sampler {
+        let (stop, stopped) = channel();
+        Sampler { stop, thread: std::thread::spawn(move || sample(&family, &stopped)) }
+    }
+
+    /// Looks once more and says what was seen.
+    pub fn end(self) -> Peak {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn sample(family: &Family, stopped: &Receiver<()>) -> Peak {
+    let mut peak = Peak::default();
+    loop {
+        let cost = peak.look(family);
+        let rest = (cost * REST_FACTOR).clamp(REST_MIN, REST_MAX);
+        if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
+            peak.look(family);
+            return peak;
+        }
+    }
+}
+
+impl Peak {
+    /// One look; returns what it cost of a processor.
+    fn look(&mut self, family: &Family) -> Duration {
+        let start = worked();
+        let pids = family.pids();
+        let kib: u64 = pids.iter().filter_map(|pid| pss_kib(*pid)).sum();
+        self.pss_mib = self.pss_mib.max(kib as f64 / 1024.0);
+        self.processes = self.processes.max(pids.len());
+        self.looks += 1;
+        worked().saturating_sub(start)
+    }
+}
+
+/// CPU time of this thread.
+fn worked() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// `None` if it ended meanwhile or is not ours to look at.
+fn pss_kib(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const WORK: &str = "import os, time\n\
+        x = bytearray(b'x') * (64 << 20)\nopen('full', 'w').close()\n\
+        while not os.path.exists('go'): time.sleep(.01)\n\
+        del x\nopen('less', 'w').close()\ntime.sleep(60)";
+
+    fn await_file(path: &std::path::Path) {
+        let end = std::time::Instant::now() + Duration::from_secs(30);
+        while !path.exists() && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn memory_that_was_given_back_stays_in_the_peak() {
+        let place = tempfile::tempdir().unwrap();
+        let mut python =
+            Command::new("python3").args(["-c", WORK]).current_dir(&place).spawn().unwrap();
+        let family = Family::below(&[python.id()]);
+        await_file(&place.path().join("full"));
+        let mut peak = Peak::default();
+        peak.look(&family);
+        std::fs::write(place.path().join("go"), "").unwrap();
+        await_file(&place.path().join("less"));
+        peak.look(&family);
+        let sampler = Sampler::begin(family);
+        let later = sampler.end();
+        python.kill().unwrap();
+        python.wait().unwrap();
+        if std::path::Path::new("/proc/self/smaps_rollup").exists() {
+            assert!(peak.pss_mib > 64.0, "{peak:?}");
+            assert!(later.pss_mib > 0.0 && later.pss_mib < 64.0, "{later:?}");
+        }
+        assert_eq!((peak.processes, peak.looks, later.processes, later.looks), (1, 2, 1, 2));
+    }
+}

@@ -1,0 +1,125 @@
+//! What a mailer used between two moments: CPU time and memory of all its processes, and what reached the disk.
+//!
+//! Must never call the disk's figures the mailer's own: the kernel counts them for everyone on that disk.
+
+use super::cpu::{Meter, Times};
+use super::family::Family;
+use super::memory::Sampler;
+use crate::machine::Device;
+use serde::Serialize;
+
+const SECTOR_BYTES: u64 = 512;
+
+/// A measurement under way.
+pub struct Usage {
+    meter: Meter,
+    times: Times,
+    sampler: Sampler,
+    device: Option<Device>,
+    disk: Option<Disk>,
+}
+
+/// What was used.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Used {
+    /// CPU time in user mode, in seconds.
+    pub cpu_user_s: f64,
+    /// CPU time in the kernel, in seconds.
+    pub cpu_system_s: f64,
+    /// The proportional set size of all processes together, at most, in MiB; `None` where the kernel does not say.
+    pub peak_pss_mib: Option<f64>,
+    /// Processes at once, at most.
+    pub processes_max: usize,
+    /// Flushes of the disk's cache, by whomever; `None` where the kernel does not count them.
+    pub disk_flushes: Option<u64>,
+    /// Bytes written to the disk, by whomever.
+    pub disk_written_bytes: Option<u64>,
+    /// By what each was measured.
+    pub how: String,
+}
+
+impl Usage {
+    /// From now on. `device` is the disk under the queue, see `machine::device_under`.
+    pub fn begin(family: &Family, device: Option<Device>) -> Usage {
+        let meter = Meter::of(family);
+        let sampler = Sampler::begin(family.clone());
+        let disk = device.and_then(Disk::now);
+        Usage { times: meter.read(), meter, sampler, device, disk }
+    }
+
+    /// Up to now. The mailer must still run: of the dead /proc says nothing.
+    pub fn end(self) -> Used {
+        let times = self.meter.read();
+        let after = self.device.and_then(Disk::now);
+        let peak = self.sampler.end();
+        let disk = self.disk.zip(after);
+        let how = format!(
+            "CPU: {}; memory: sum of Pss in smaps_rollup, {} looks; disk: /proc/diskstats, everyone's",
+            self.meter.how(),
+            peak.looks
+        );
+        Used {
+            // The kernel shares a sum between the two by estimate; either may seem to step back a little.
+            cpu_user_s: (times.user_s - self.times.user_s).max(0.0),
+            cpu_system_s: (times.system_s - self.times.system_s).max(0.0),
+            peak_pss_mib: (peak.pss_mib > 0.0).then_some(peak.pss_mib),
+            processes_max: peak.processes,
+            disk_flushes: disk
+                .and_then(|(before, after)| Some(after.flushes?.saturating_sub(before.flushes?))),
+            disk_written_bytes: disk
+                .map(|(before, after)| after.written_bytes.saturating_sub(before.written_bytes)),
+            how,
+        }
+    }
+}
+
+/// A line of /proc/diskstats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Disk {
+    written_bytes: u64,
+    /// Since Linux 5.5.
+    flushes: Option<u64>,
+}
+
+impl Disk {
+    fn now(device: Device) -> Option<Disk> {
+        Disk::of(&std::fs::read_to_string("/proc/diskstats").ok()?, device)
+    }
+
+    fn of(diskstats: &str, device: Device) -> Option<Disk> {
+        let wanted = [device.major.to_string(), device.minor.to_string()];
+        let own = |line: &&str| line.split_ascii_whitespace().take(2).eq(wanted.iter());
+        let fields: Vec<&str> = diskstats.lines().find(own)?.split_ascii_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        Some(Disk { written_bytes: number(9)? * SECTOR_BYTES, flushes: number(18) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn flushes_and_written_bytes_are_read_from_the_disks_own_line() {
+        let text = "   7   0 loop0 1 2 3 4 5 6 7 8 9 10 11\n 254       0 vda 305508 62062 122796354 410476 8977560 \
+            983714 849772240 3803983 0 649936 4585620 1302129 2150 730233536 173476 2712160 197684\n";
+        let disk = |major| Disk::of(text, Device { major, minor: 0 });
+        let whole = Disk { written_bytes: 849_772_240 * 512, flushes: Some(2_712_160) };
+        assert_eq!(disk(254), Some(whole));
+        assert_eq!(disk(7), Some(Disk { written_bytes: 7 * 512, flushes: None }));
+        assert_eq!(disk(25), None);
+    }
+
+    #[test]
+    fn a_busy_process_used_cpu_time_and_memory() {
+        let mut shell = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let usage = Usage::begin(&Family::below(&[shell.id()]), None);
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        let used = usage.end();
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        assert!(used.cpu_user_s + used.cpu_system_s > 0.0, "{used:?}");
+        assert_eq!((used.processes_max, used.disk_flushes), (1, None));
+    }
+}
