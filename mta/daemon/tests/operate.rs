@@ -190,6 +190,7 @@ fn a_run_says_how_long_reading_and_sorting_took_in_every_order() {
         let seconds = |name: &str| ran[name].as_f64().unwrap();
         let sum = seconds("read_seconds") + seconds("sort_seconds");
         assert!((sum - seconds("sum_seconds")).abs() < 1e-9, "{ran}");
+        assert!((0.0..60.0).contains(&seconds("begin_seconds")), "{ran}");
         assert!(seconds("read_seconds") >= 0.0 && sum < 60.0, "{ran}");
         assert!(ran["messages"].as_u64().unwrap() <= 20);
     }
@@ -199,7 +200,7 @@ fn a_run_says_how_long_reading_and_sorting_took_in_every_order() {
     users.iter().for_each(|user| take(user));
     let words = text(&daemon, &["queue", "run", "--order", "id"]);
     assert!(words.starts_with("order id, 20 messages: read "), "{words}");
-    for part in [" s, sort ", " s, sum "] {
+    for part in [" s, sort ", " s, sum ", " s; begun in "] {
         assert!(words.contains(part), "{words}");
     }
     until("an empty queue", || (daemon.queued() == 0).then_some(()));

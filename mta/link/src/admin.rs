@@ -383,6 +383,8 @@ pub struct Ran {
     pub read_micros: u64,
     /// Time to sort it, in microseconds.
     pub sort_micros: u64,
+    /// Time to put it in line in that order, in microseconds.
+    pub begin_micros: u64,
 }
 
 /// The processes and their counters.

@@ -7,6 +7,7 @@ use crate::message::{Job, JobState};
 use crate::order::{Candidate, Candidates, Order};
 use crate::scheduler::Scheduler;
 use mail::Now;
+use std::collections::BTreeSet;
 
 impl Scheduler {
     /// The first step: reads what could be tried, with its keys.
@@ -27,12 +28,13 @@ impl Scheduler {
         Candidates { order, all }
     }
 
-    /// The last step: has them all tried now, in this order. Returns how many were ready or
-    /// became so.
+    /// The last step: has them all tried now, in this order, and their destinations probed. Returns
+    /// how many were ready or became so.
     pub fn run(&mut self, candidates: &Candidates, now: Now) -> usize {
         self.clock.set(now);
         self.set_order(candidates.order);
         let mut begun = 0;
+        let mut destinations = BTreeSet::new();
         for Candidate { key, job } in &candidates.all {
             let message = self.jobs[*job].message;
             let same =
@@ -40,8 +42,13 @@ impl Scheduler {
             if same && self.jobs[*job].state == JobState::Waiting {
                 self.shift(*job, To::Ready);
             }
-            begun += usize::from(same && self.jobs[*job].state == JobState::Ready);
+            let ready = same && self.jobs[*job].state == JobState::Ready;
+            begun += usize::from(ready);
+            if ready && destinations.insert(self.jobs[*job].destination) {
+                self.destinations[self.jobs[*job].destination].blocked_until = 0;
+            }
         }
+        destinations.into_iter().for_each(|at| self.refresh(at));
         begun
     }
 }

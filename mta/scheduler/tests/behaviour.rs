@@ -7,7 +7,8 @@ mod common;
 use common::*;
 use mail::{Change, Enhanced, NextHop, Notify, Outcome, Stage};
 use scheduler::{
-    DestinationLimits, HeldBy, NoticeKind, Output, Record, Retry, Settings, SilentBecause, State,
+    DestinationLimits, HeldBy, NoticeKind, Order, Output, Record, Retry, Settings, SilentBecause,
+    State,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -494,5 +495,25 @@ fn a_hold_and_a_release_are_recorded_also_where_they_change_nothing() {
             // Who asked is answered when this is durable; the first may not be.
             assert_eq!(kinds(&bench.records().remove(0)), [expected]);
         }
+    }
+}
+
+#[test]
+fn a_queue_run_probes_a_destination_that_is_left_alone_for_a_while() {
+    let mut bench = Bench::new(plain());
+    for id in 0..40 {
+        bench.send(mail(id, "a@a.test", &["b@b.test"]));
+    }
+    for _ in 0..8 {
+        bench.attempts().iter().for_each(|attempt| bench.answer(attempt, unreachable()));
+    }
+    assert!(bench.attempts().is_empty(), "it is not left alone");
+    for order in [Order::Id, Order::Fair] {
+        let mut candidates = bench.scheduler.read_candidates(order);
+        candidates.sort();
+        assert_eq!(bench.scheduler.run(&candidates, bench.now), 40);
+        let probes = bench.attempts();
+        assert!(!probes.is_empty(), "{order:?}");
+        probes.iter().for_each(|attempt| bench.answer(attempt, unreachable()));
     }
 }

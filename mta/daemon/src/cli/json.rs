@@ -135,6 +135,7 @@ pub(super) fn ran(order: &str, ran: &Ran) -> Value {
         "order": order, "messages": ran.messages, "read_seconds": seconds(ran.read_micros),
         "sort_seconds": seconds(ran.sort_micros),
         "sum_seconds": seconds(ran.read_micros + ran.sort_micros),
+        "begin_seconds": seconds(ran.begin_micros),
     })
 }
 

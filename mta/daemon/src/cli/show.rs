@@ -235,11 +235,12 @@ pub(super) fn acted_on(acted: &Acted) -> String {
 pub(super) fn ran(order: &str, ran: &Ran) -> String {
     let seconds = |micros: u64| micros as f64 / 1e6;
     format!(
-        "order {order}, {}: read {:.6} s, sort {:.6} s, sum {:.6} s\n",
+        "order {order}, {}: read {:.6} s, sort {:.6} s, sum {:.6} s; begun in {:.6} s\n",
         count(ran.messages, "message"),
         seconds(ran.read_micros),
         seconds(ran.sort_micros),
-        seconds(ran.read_micros + ran.sort_micros)
+        seconds(ran.read_micros + ran.sort_micros),
+        seconds(ran.begin_micros)
     )
 }
 

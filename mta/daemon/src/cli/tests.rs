@@ -105,8 +105,9 @@ fn the_summary_has_the_names_that_tools_rely_on() {
     for name in ["messages", "recipients", "active", "deferred", "held", "oldest_seconds"] {
         assert!(value[name].is_u64(), "{name}");
     }
-    let ran = json::ran("fair", &Ran { messages: 1, read_micros: 1_500_000, sort_micros: 500_000 });
-    assert_eq!(ran["sum_seconds"], 2.0);
+    let (read_micros, sort_micros, begin_micros) = (1_500_000, 500_000, 250_000);
+    let ran = json::ran("fair", &Ran { messages: 1, read_micros, sort_micros, begin_micros });
+    assert_eq!((&ran["sum_seconds"], &ran["begin_seconds"]), (&2.0.into(), &0.25.into()));
 }
 
 #[test]

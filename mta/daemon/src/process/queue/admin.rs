@@ -140,7 +140,7 @@ async fn show(shared: &Shared, message: MessageId) -> Answer {
     told.await.unwrap_or(Answer::Unknown(message))
 }
 
-/// Reads, sorts and runs, and says how long each took.
+/// Reads, sorts and puts in line, and says how long each took.
 fn run(shared: &Shared, order: &str) -> Answer {
     let order: Order = match order.parse() {
         Ok(order) => order,
@@ -155,10 +155,12 @@ fn run(shared: &Shared, order: &str) -> Answer {
     candidates.sort();
     let sort_micros = micros(sorting);
     let messages = candidates.len() as u64;
-    queue.run_order(&candidates, shared.now());
+    let beginning = shared.now();
+    queue.run_order(&candidates, beginning);
+    let begin_micros = micros(beginning.monotonic);
     drop(queue);
     shared.moved.notify_one();
-    Answer::Ran(admin::Ran { messages, read_micros, sort_micros })
+    Answer::Ran(admin::Ran { messages, read_micros, sort_micros, begin_micros })
 }
 
 fn status(shared: &Shared) -> Status {
