@@ -13,6 +13,7 @@ mod room;
 mod running;
 mod sink;
 mod source;
+mod statistics;
 mod subject;
 mod unstuff;
 mod watch;
@@ -37,6 +38,8 @@ enum Tool {
     Sink(sink::Options),
     /// Sends marked messages over SMTP or LMTP and says how fast they were taken.
     Source(source::Options),
+    /// Says what numbers have in common and whether they differ: what ministat does, and more.
+    Stats(statistics::Options),
     /// Watches a mailer that runs: what it uses, its system calls, when it syncs.
     Watch(watch::Options),
 }
@@ -47,6 +50,7 @@ fn main() -> anyhow::Result<()> {
         Tool::Power(options) => power::run(options),
         Tool::Sink(options) => sink::run(options),
         Tool::Source(options) => source::run(options),
+        Tool::Stats(options) => statistics::run(options),
         Tool::Watch(options) => watch::run(options),
     }
 }
