@@ -4,6 +4,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod gauge;
 mod machine;
 mod mark;
 mod net;
