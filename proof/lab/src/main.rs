@@ -4,17 +4,16 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod gauge;
 mod machine;
 mod mark;
 mod net;
 mod peers;
 mod power;
+mod report_command;
 mod room;
 mod running;
 mod sink;
 mod source;
-mod statistics;
 mod subject;
 mod unstuff;
 mod watch;
@@ -35,12 +34,12 @@ enum Tool {
     Machine(machine::Options),
     /// Cuts the power of mailers under load and counts the promises that were broken. Needs root.
     Power(power::Options),
+    /// Makes a page, figures, a table or plain text of what a campaign left.
+    Report(report_command::Options),
     /// Takes mail in over SMTP or LMTP, counts it, and proves each marked message whole.
     Sink(sink::Options),
     /// Sends marked messages over SMTP or LMTP and says how fast they were taken.
     Source(source::Options),
-    /// Says what numbers have in common and whether they differ: what ministat does, and more.
-    Stats(statistics::Options),
     /// Watches a mailer that runs: what it uses, its system calls, when it syncs.
     Watch(watch::Options),
 }
@@ -49,9 +48,9 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().tool {
         Tool::Machine(options) => machine::run(options),
         Tool::Power(options) => power::run(options),
+        Tool::Report(options) => report_command::run(options, report::Abouts::new()),
         Tool::Sink(options) => sink::run(options),
         Tool::Source(options) => source::run(options),
-        Tool::Stats(options) => statistics::run(options),
         Tool::Watch(options) => watch::run(options),
     }
 }

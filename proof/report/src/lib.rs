@@ -4,4 +4,30 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod about;
+mod campaign;
+mod csv;
+mod draw;
+mod judge;
+mod latency;
+mod page;
+mod plot;
 pub mod record;
+pub mod table;
+
+pub use about::{About, Abouts};
+pub use campaign::{Campaign, ReportError, Section};
+pub use csv::csv;
+pub use page::html;
+
+/// Every figure of a campaign as a file of its own: its name, and its text.
+pub fn figures(campaign: &Campaign) -> Vec<(String, String)> {
+    let mut figures = Vec::new();
+    for section in &campaign.sections {
+        for plot in plot::galleries(campaign, section).into_iter().flat_map(|gallery| gallery.plots)
+        {
+            figures.push((format!("{}-{}.svg", section.slug, plot.slug), plot.wide.standalone()));
+        }
+    }
+    figures
+}

@@ -1,0 +1,75 @@
+//! `posthaste-lab report`: a page, figures, a table or plain text out of a campaign's lines.
+//!
+//! Must never measure, or change what was measured: it reads lines and writes pages.
+
+use anyhow::{Context, Result, ensure};
+use report::record::{self, Line};
+use report::{Abouts, Campaign, table};
+use std::path::{Path, PathBuf};
+
+/// What to make of which lines.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Files of a campaign's lines, one JSON object each
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Write one page of HTML with everything in it; it needs no network
+    #[arg(long, value_name = "PAGE")]
+    html: Option<PathBuf>,
+    /// Write every figure as an SVG file into this directory
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Write one row a run
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Print the tables, at most 100 columns wide; also done where nothing else is asked for
+    #[arg(long)]
+    text: bool,
+    /// Compare the others to this subject; else to the first that is a mailer
+    #[arg(long, value_name = "SUBJECT")]
+    reference: Option<String>,
+    /// The page's title
+    #[arg(long, default_value = "Mail transfer agents, measured the same way")]
+    title: String,
+}
+
+/// Makes them. `abouts`: titles and questions of the scenarios.
+pub fn run(options: Options, abouts: Abouts) -> Result<()> {
+    let lines = lines(&options.files)?;
+    let campaign = Campaign::new(&lines, &abouts, options.reference.as_deref())
+        .with_context(|| names(&options.files))?;
+    if let Some(page) = &options.html {
+        write(page, &report::html(&campaign, &options.title, &names(&options.files)))?;
+    }
+    if let Some(directory) = &options.svg {
+        std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        for (name, text) in report::figures(&campaign) {
+            write(&directory.join(name), &text)?;
+        }
+    }
+    if let Some(file) = &options.csv {
+        write(file, &report::csv(&campaign))?;
+    }
+    if options.text || (options.html.is_none() && options.svg.is_none() && options.csv.is_none()) {
+        print!("{}", table::text(&campaign));
+    }
+    Ok(())
+}
+
+/// Of all files; one that is not there is an error here.
+fn lines(files: &[PathBuf]) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for file in files {
+        ensure!(file.exists(), "{}: there is no such file", file.display());
+        lines.extend(record::read(file)?);
+    }
+    Ok(lines)
+}
+
+fn names(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,103 @@
+//! The page in a real browser: what it says of overflow, errors and the network, wide and narrow, light and dark.
+
+#![allow(clippy::unwrap_used)]
+
+mod chromium;
+mod synthetic;
+
+use chromium::Browser;
+use report::Campaign;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// What stands out of the page to the right, apart from what scrolls in a box of its own.
+const OVERFLOW: &str = "(() => {
+    const wide = document.documentElement.clientWidth;
+    const inside = element => element.closest('.box, pre, .symbols') && !element.matches('.box, pre');
+    const out = [...document.body.querySelectorAll('*')].filter(element => {
+        const box = element.getBoundingClientRect();
+        return box.width > 0 && !inside(element) && (box.right > wide + 1 || box.left < -1);
+    });
+    return {page: document.documentElement.scrollWidth - wide,
+        out: out.slice(0, 5).map(element => element.outerHTML.slice(0, 160))};
+})()";
+
+/// Words in figures that lie on each other, or outside of their figure.
+const WORDS: &str = "(() => {
+    const bad = [];
+    for (const plot of document.querySelectorAll('svg.plot:not(.icon)')) {
+        const frame = plot.getBoundingClientRect();
+        if (frame.width === 0) continue;
+        const words = [...plot.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+        const name = plot.querySelector('title').textContent;
+        words.forEach(([word, box], index) => {
+            if (box.left < frame.left - 3 || box.right > frame.right + 3) bad.push(`outside: ${word} in ${name}`);
+            for (const [other, next] of words.slice(index + 1)) {
+                const across = Math.min(box.right, next.right) - Math.max(box.left, next.left);
+                const down = Math.min(box.bottom, next.bottom) - Math.max(box.top, next.top);
+                if (across > 1 && down > 4) bad.push(`over each other: ${word} / ${other} in ${name}`);
+            }
+        });
+    }
+    return bad;
+})()";
+
+fn page() -> (tempfile::TempDir, PathBuf) {
+    let place = tempfile::tempdir().unwrap();
+    let campaign =
+        Campaign::new(&synthetic::campaign(), &synthetic::abouts(), Some("postfix")).unwrap();
+    let path = place.path().join("page.html");
+    std::fs::write(&path, report::html(&campaign, "A campaign that never was", "campaign.jsonl"))
+        .unwrap();
+    (place, path)
+}
+
+fn kinds(browser: &Browser, method: &str) -> Vec<Value> {
+    browser
+        .events
+        .iter()
+        .filter(|event| event["method"] == method)
+        .map(|event| event["params"].clone())
+        .collect()
+}
+
+#[test]
+fn a_browser_shows_all_of_it_without_overflow_errors_or_network() {
+    let (_place, path) = page();
+    let pictures = std::env::var_os("REPORT_PICTURES").map(PathBuf::from);
+    let mut browser = Browser::start();
+    for (width, scheme) in [(1400, "light"), (1400, "dark"), (390, "light"), (390, "dark")] {
+        let at = format!("{width} {scheme}");
+        browser.look(width, scheme);
+        browser.open(&path);
+        if let Some(place) = &pictures {
+            browser.pictures(
+                place,
+                &format!("{width}-{scheme}"),
+                if width > 600 { 2200 } else { 2600 },
+            );
+        }
+        let overflow = browser.value(OVERFLOW);
+        assert_eq!(overflow, json!({"page": 0, "out": []}), "{at}");
+        browser.value("document.querySelectorAll('details').forEach(one => one.open = true)");
+        assert_eq!(browser.value(OVERFLOW)["page"], 0, "{at}, all unfolded");
+        assert_eq!(browser.value(WORDS), json!([]), "{at}");
+        let paper = browser.value("getComputedStyle(document.body).backgroundColor");
+        assert_eq!(paper == "rgb(253, 253, 251)", scheme == "light", "{at}: {paper}");
+
+        let asked: Vec<String> = kinds(&browser, "Network.requestWillBeSent")
+            .iter()
+            .map(|event| event["request"]["url"].to_string())
+            .collect();
+        assert!(
+            asked.iter().all(|url| url.starts_with("\"file://") && url.ends_with("page.html\"")),
+            "{at}: {asked:?}"
+        );
+        for method in ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"] {
+            assert_eq!(kinds(&browser, method), Vec::<Value>::new(), "{at}");
+        }
+    }
+    let sections = browser
+        .value("[...document.querySelectorAll('section.scenario')].map(one => one.id).join(' ')");
+    assert_eq!(sections, "senders local depth order syscalls minute spread limit");
+}
