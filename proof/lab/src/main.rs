@@ -15,6 +15,7 @@ mod running;
 mod sink;
 mod source;
 mod subject;
+mod syslog;
 mod unstuff;
 mod watch;
 
@@ -42,6 +43,8 @@ enum Tool {
     Source(source::Options),
     /// Watches a mailer that runs: what it uses, its system calls, when it syncs.
     Watch(watch::Options),
+    /// Starts mailers, sends each a few messages and says where they went. Needs root.
+    TrySubject(subject::trial::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -52,5 +55,6 @@ fn main() -> anyhow::Result<()> {
         Tool::Sink(options) => sink::run(options),
         Tool::Source(options) => source::run(options),
         Tool::Watch(options) => watch::run(options),
+        Tool::TrySubject(options) => subject::trial::run(options),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Must never install anything, or let two campaigns share one directory.
 
+use crate::subject::Versions;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,13 +12,20 @@ const FETCH: &str = include_str!("../subjects/fetch");
 
 /// Unpacks the packages if that has not been done; needs the network, so it comes before the room.
 pub fn fetch(peers: &Path) -> Result<()> {
-    if peers.join("versions").exists() {
+    let there = Versions::read(&peers.join("versions")).unwrap_or_default();
+    if wanted().all(|package| there.of(package).is_ok()) {
         return Ok(());
     }
     eprintln!("fetching Debian's mailers into {}", peers.display());
     let status = Command::new("bash").args(["-c", FETCH, "fetch"]).arg(peers).status()?;
     anyhow::ensure!(status.success(), "the packages could not be fetched: {status}");
     Ok(())
+}
+
+/// The packages that the script names.
+fn wanted() -> impl Iterator<Item = &'static str> {
+    let line = FETCH.lines().find_map(|line| line.strip_prefix("wanted='"));
+    line.unwrap_or_default().trim_end_matches('\'').split(' ')
 }
 
 /// Posthaste's program: the one that is named, or the one beside this program.
@@ -37,4 +45,28 @@ pub fn lock(work: &Path) -> Result<()> {
     }
     std::mem::forget(file);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_fetches_every_mailer_that_is_asked_for_its_version() {
+        let wanted: Vec<&str> = wanted().collect();
+        for package in ["postfix", "exim4-daemon-light", "opensmtpd", "sendmail-bin", "procmail"] {
+            assert!(wanted.contains(&package), "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_with_all_its_versions_is_not_fetched_again() {
+        let place = tempfile::tempdir().unwrap();
+        let lines: String = wanted().map(|package| format!("{package} 1.0-1\n")).collect();
+        std::fs::write(place.path().join("versions"), lines).unwrap();
+        fetch(place.path()).unwrap();
+        let versions = Versions::read(&place.path().join("versions")).unwrap();
+        assert_eq!(versions.of("postfix").unwrap(), "1.0-1");
+        assert!(versions.of("qmail").is_err());
+    }
 }

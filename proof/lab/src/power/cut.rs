@@ -102,7 +102,7 @@ impl Campaign {
         let sink = sink.map_or_else(|| self.open_sink(0), Ok)?;
         let begun = Instant::now();
         let mut running = Running::start(subject, &self.site, Phase::Drain, None)?;
-        match running.await_greeting(self.site.port) {
+        match running.await_greeting() {
             Ok(()) => {
                 let (last, left) = self.drain(cell, &sink)?;
                 (line.drain_ms, line.left) = (millis(last.saturating_duration_since(begun)), left);
@@ -134,7 +134,7 @@ impl Campaign {
         let subject = cell.subject.mailer().subject();
         let _ = std::fs::remove_file(self.site.work.join("mailer.log"));
         let mut running = Running::start(subject, &self.site, Phase::Serve, preload.as_deref())?;
-        running.await_greeting(self.site.port)?;
+        running.await_greeting()?;
         image.settle()?; // the cut is to find a mailer in service, not one being set up
         let begun = Instant::now();
         let load = Load::start(self.source(plan)?);

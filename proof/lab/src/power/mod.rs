@@ -142,7 +142,7 @@ fn campaign(options: &Options, fetched: bool) -> Result<Campaign> {
 
 /// Waits for the room, and takes away what an interrupted cut left.
 fn outside(options: &Options) -> Result<()> {
-    let end = room::enter()?;
+    let end = room::enter(false)?;
     for name in cut::IMAGES {
         let _ = std::fs::remove_file(options.work.join(name)); // mostly it is gone
     }

@@ -2,7 +2,11 @@
 //!
 //! Must never name the configuration on the command line: Exim would then give up rights it needs.
 
-use super::{Duty, Phase, Setup, Site, Subject, Versions, directory, files, write};
+use super::versions::Versions;
+use super::{
+    Duty, Logging, Phase, Setup, Site, Subject, directory, files, fill_in, make_mailboxes,
+    usual_recipient, write,
+};
 use crate::room;
 use anyhow::Result;
 use std::path::PathBuf;
@@ -11,17 +15,62 @@ use std::process::Command;
 /// See the module.
 pub struct Exim;
 
+/// Directories of a split queue, one for each letter and digit.
+const SPLIT: u32 = 62;
+/// Queue runners where nothing else is asked for.
+const RUNNERS: u32 = 20;
+
+fn runners(site: &Site) -> u32 {
+    if site.setup.runners > 0 { site.setup.runners } else { RUNNERS }
+}
+
+/// Its configuration.
+pub(super) fn text(site: &Site) -> String {
+    let setup = &site.setup;
+    let mailbox = match setup.duty {
+        Duty::Mbox => {
+            // A dotlock or a lock that is taken would have it sleep for three seconds; so it waits for fcntl's.
+            "file = {mail}/$local_part_data\n  group = mail\n  mode = 0660\n  \
+             use_lockfile = false\n  lock_fcntl_timeout = 60s"
+        }
+        _ => "directory = {mail}/home/$local_part_data/Maildir\n  maildir_format",
+    };
+    let (log, selector) = match setup.logging {
+        Logging::None => ("/dev/null", "-all"),
+        Logging::Full | Logging::Slow => ("{log}/exim/%slog", ""),
+    };
+    let (share, runners) = (setup.recipients_per_transaction.to_string(), runners(site));
+    let more = [
+        ("queue_only", if setup.duty == Duty::Hold { "true" } else { "false" }),
+        ("split", if setup.directories == 1 { "false" } else { "true" }),
+        ("mailbox", mailbox),
+        ("exim_log", log),
+        ("selector", selector),
+        ("share", &share),
+        ("runners", &runners.to_string()),
+    ];
+    fill_in(site, include_str!("../../subjects/exim.conf"), &more)
+}
+
 impl Subject for Exim {
     fn name(&self) -> &str {
         "exim"
     }
 
     fn refuses(&self, setup: &Setup) -> Option<String> {
-        (setup.duty != Duty::Relay).then(|| "not yet".into())
+        if !matches!(setup.directories, 0 | 1 | SPLIT) {
+            return Some(format!("its queue is either one directory or {SPLIT}"));
+        }
+        setup.beyond(&["directories", "runners"])
     }
 
-    fn recipient(&self, _: &Site) -> String {
-        "user{n}@sink.test".into()
+    fn recipient(&self, site: &Site) -> String {
+        usual_recipient(site)
+    }
+
+    /// It looks for up to 200 ms whether the client closes first.
+    fn is_left_without_goodbye(&self) -> bool {
+        true
     }
 
     fn version(&self, _: &Site, peers: &Versions) -> Result<String> {
@@ -29,21 +78,32 @@ impl Subject for Exim {
     }
 
     fn configure(&self, site: &Site) -> Result<Vec<PathBuf>> {
-        directory(&site.work.join("exim-log"), Some(room::EXIM))?;
+        directory(&site.log.join("exim"), Some(room::EXIM))?;
         directory(&site.queue.join("exim"), Some(room::EXIM))?;
-        let path = site.work.join(room::EXIM_SETTINGS);
-        Ok(vec![write(site, &path, include_str!("../../subjects/exim.conf"))?])
+        make_mailboxes(site)?;
+        Ok(vec![write(&site.work.join(room::EXIM_SETTINGS), &text(site))?])
     }
 
-    fn command(&self, _: &Site, phase: Phase) -> Option<Command> {
+    fn command(&self, site: &Site, phase: Phase) -> Option<Command> {
         let mut command = Command::new("/usr/sbin/exim4");
+        command.arg("-bdf");
         // A queue run tries the messages one by one, so several run side by side, and `ff` tries even the frozen ones.
-        command.arg("-bdf").arg(if phase == Phase::Drain { "-qff1s" } else { "-q30m" });
+        match (phase, site.setup.duty) {
+            (Phase::Drain, _) => drop(command.arg("-qff1s")),
+            (Phase::Serve, Duty::Hold) => {}
+            (Phase::Serve, _) => drop(command.arg("-q30m")),
+        }
         Some(command)
     }
 
-    fn flush(&self, _: &Site) -> Option<Command> {
-        None
+    fn flush(&self, site: &Site) -> Option<Command> {
+        if site.setup.duty != Duty::Hold {
+            return None;
+        }
+        let script = "i=0; while [ $i -lt $1 ]; do /usr/sbin/exim4 -qff & i=$((i+1)); done; wait";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh", &runners(site).to_string()]);
+        Some(command)
     }
 
     fn queued(&self, site: &Site) -> Result<u64> {

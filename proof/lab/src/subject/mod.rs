@@ -2,16 +2,23 @@
 //!
 //! Must never favour one: each runs by its own guide, synced where it can sync, with no limit in the way.
 
+mod boxes;
 mod exim;
+mod limit;
 mod opensmtpd;
 mod postfix;
 mod posthaste;
+mod sendmail;
 mod setup;
+pub mod trial;
+mod versions;
 
+pub use boxes::Boxes;
 pub use setup::{Duty, Logging, Setup};
+pub use versions::Versions;
 
+use crate::room;
 use anyhow::{Context, Result};
-use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,9 +38,9 @@ pub struct Site {
     pub next_hop: u16,
     /// Posthaste's program.
     pub posthaste: PathBuf,
-    /// Mailboxes, on the disk of the queue: of `room::USER`, `mail/USER` as a file or `mail/USER/` as a Maildir.
+    /// Mailboxes, on the disk of the queue: of `room::USER`, `mail/USER` as a file, or `mail/home/USER/Maildir`.
     pub mail: PathBuf,
-    /// What the mailer logs.
+    /// The directory of what the mailer logs.
     pub log: PathBuf,
     /// What it is to do.
     pub setup: Setup,
@@ -67,8 +74,17 @@ pub trait Subject: Sync {
     }
     /// To whom mail goes that is to be treated as the setup says; `{n}` and `{m}` as the source has them.
     fn recipient(&self, site: &Site) -> String;
-    /// Has it try everything now; `None` where `Phase::Drain` does that by itself.
+    /// Has it try everything now, also what it holds; `None` where `Phase::Drain` does that by itself, or
+    /// where nothing can.
     fn flush(&self, site: &Site) -> Option<Command>;
+    /// What there is to do as soon as it greets.
+    fn settle(&self, _: &Site, _: Phase) -> Option<Command> {
+        None
+    }
+    /// Whether it is only to be reached where the room keeps the machine's network.
+    fn needs_machines_network(&self) -> bool {
+        false
+    }
     /// Messages (or parts of messages) in its queue.
     fn queued(&self, site: &Site) -> Result<u64>;
     /// The orders of a queue run that it knows, in its own words.
@@ -106,33 +122,66 @@ impl Mailer {
     }
 }
 
-/// The versions of the unpacked packages.
-#[derive(Default)]
-pub struct Versions(BTreeMap<String, String>);
-
-impl Versions {
-    /// Reads lines of `PACKAGE VERSION`.
-    pub fn read(path: &Path) -> Result<Versions> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        let words = text.lines().filter_map(|line| line.split_once(' '));
-        Ok(Versions(words.map(|(name, version)| (name.into(), version.into())).collect()))
-    }
-
-    /// Of one package.
-    pub fn of(&self, package: &str) -> Result<String> {
-        self.0.get(package).cloned().with_context(|| format!("{package} was not unpacked"))
-    }
+/// The mailers that come along, and `limit`, which is none.
+pub fn builtin() -> Vec<Box<dyn Subject>> {
+    vec![
+        Box::new(posthaste::Posthaste),
+        Box::new(postfix::Postfix),
+        Box::new(sendmail::Sendmail),
+        Box::new(exim::Exim),
+        Box::new(opensmtpd::Opensmtpd),
+        Box::new(limit::Limit),
+    ]
 }
 
-/// Writes a template with its `{names}` filled in, and says where.
-fn write(site: &Site, path: &Path, template: &str) -> Result<PathBuf> {
-    let text = template
-        .replace("{queue}", &site.queue.display().to_string())
-        .replace("{work}", &site.work.display().to_string())
-        .replace("{port}", &site.port.to_string())
-        .replace("{next_hop}", &site.next_hop.to_string());
+/// Writes a file and says where.
+fn write(path: &Path, text: &str) -> Result<PathBuf> {
     std::fs::write(path, text).with_context(|| path.display().to_string())?;
     Ok(path.into())
+}
+
+/// A template with its `{names}` filled in: those of `more`, then those of the site.
+fn fill_in(site: &Site, template: &str, more: &[(&str, &str)]) -> String {
+    let put =
+        |text: String, (name, value): &(&str, &str)| text.replace(&format!("{{{name}}}"), value);
+    // The site's come last, as what is filled in may have them in it.
+    fill(site, &more.iter().fold(template.to_string(), put))
+}
+
+/// A text with the site's `{names}` filled in.
+fn fill(site: &Site, text: &str) -> String {
+    text.replace("{queue}", &site.queue.display().to_string())
+        .replace("{work}", &site.work.display().to_string())
+        .replace("{mail}", &site.mail.display().to_string())
+        .replace("{log}", &site.log.display().to_string())
+        .replace("{port}", &site.port.to_string())
+        .replace("{next_hop}", &site.next_hop.to_string())
+}
+
+/// The one recipient for local duties, anybody at the next hop for the others.
+fn usual_recipient(site: &Site) -> String {
+    if site.setup.duty.is_local() {
+        return format!("{}@lab.test", room::USER);
+    }
+    "user{n}@sink.test".into()
+}
+
+/// Makes the directory of the mailboxes as Debian has it, but that everybody may lock in it, and the user's home.
+fn make_mailboxes(site: &Site) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    if !site.setup.duty.is_local() {
+        return Ok(());
+    }
+    let home = site.mail.join(room::USER_HOME);
+    directory(&site.mail.join("home"), None)?;
+    directory(&home, Some(room::USER_ID))?;
+    std::fs::set_permissions(&site.mail, std::fs::Permissions::from_mode(0o1777))?;
+    if site.setup.duty == Duty::Maildir {
+        for name in ["Maildir", "Maildir/cur", "Maildir/new", "Maildir/tmp"] {
+            directory(&home.join(name), Some(room::USER_ID))?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes a directory of this owner.
@@ -161,29 +210,50 @@ fn files(path: &Path, depth: usize, pleases: &dyn Fn(&str, &Metadata) -> bool) -
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_configuration_has_all_its_names_filled_in() {
-        let place = tempfile::tempdir().unwrap();
-        let site = Site {
+    fn site(duty: Duty, logging: Logging) -> Site {
+        Site {
             queue: "/q".into(),
-            work: place.path().into(),
+            work: "/w".into(),
             port: 2501,
             next_hop: 2502,
             posthaste: "posthaste".into(),
             mail: "/q/mail".into(),
             log: "/q/log".into(),
-            setup: Setup::default(),
-        };
-        for template in [
-            include_str!("../../subjects/posthaste.toml"),
-            include_str!("../../subjects/postfix.main.cf"),
-            include_str!("../../subjects/exim.conf"),
-            include_str!("../../subjects/smtpd.conf"),
-        ] {
-            let path = place.path().join("configuration");
-            write(&site, &path, template).unwrap();
-            let text = std::fs::read_to_string(path).unwrap();
-            assert!(!text.contains('{') && text.contains("2502"), "{text}");
+            setup: Setup { duty, logging, ..Setup::default() },
+        }
+    }
+
+    #[test]
+    fn each_configuration_has_all_its_names_filled_in() {
+        for duty in [Duty::Hold, Duty::Relay, Duty::Mbox, Duty::Maildir] {
+            for logging in [Logging::Full, Logging::None] {
+                let site = site(duty, logging);
+                for text in [
+                    posthaste::text(&site),
+                    postfix::text(&site),
+                    exim::text(&site),
+                    opensmtpd::text(&site),
+                    sendmail::text(&site),
+                ] {
+                    let names = ["{queue}", "{log}", "{mail}", "{work}", "{local}", "{share}"];
+                    assert!(names.iter().all(|name| !text.contains(name)), "{text}");
+                    assert!(text.contains("2501") || text.contains("postfix"), "{text}");
+                    let away = text.contains("2502") || text.contains("\"hold\"");
+                    assert!(away && text.contains("lab.test"), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_subject_takes_an_order_that_it_does_not_know() {
+        for subject in builtin() {
+            let with = |order: &str| Setup { order: order.into(), ..Setup::default() };
+            assert!(subject.refuses(&with("by moon")).is_some(), "{}", subject.name());
+            assert!(subject.refuses(&Setup::default()).is_none(), "{}", subject.name());
+            for order in subject.orders() {
+                assert!(subject.refuses(&with(order)).is_none(), "{}: {order}", subject.name());
+            }
         }
     }
 

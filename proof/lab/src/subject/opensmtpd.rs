@@ -2,7 +2,11 @@
 //!
 //! Must never expect it to sync: it has no such setting. Its spool's path is compiled in; the room links it here.
 
-use super::{Duty, Phase, Setup, Site, Subject, Versions, directory, files, write};
+use super::versions::Versions;
+use super::{
+    Duty, Logging, Phase, Setup, Site, Subject, directory, files, fill_in, make_mailboxes,
+    usual_recipient, write,
+};
 use crate::room;
 use anyhow::Result;
 use std::os::unix::fs::PermissionsExt;
@@ -16,17 +20,38 @@ fn settings(site: &Site) -> PathBuf {
     site.work.join("smtpd.conf")
 }
 
+/// To the next hop at once.
+const CONNECTIONS: u32 = 100;
+
+fn control(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+/// Its configuration.
+pub(super) fn text(site: &Site) -> String {
+    let local = match site.setup.duty {
+        Duty::Mbox => "mbox",
+        _ => "maildir \"{mail}/home/%{user.username}/Maildir\"",
+    };
+    let runners = site.setup.runners;
+    let connections = if runners > 0 { runners } else { CONNECTIONS }.to_string();
+    let more = [("local", local), ("connections", &connections)];
+    fill_in(site, include_str!("../../subjects/smtpd.conf"), &more)
+}
+
 impl Subject for Opensmtpd {
     fn name(&self) -> &str {
         "opensmtpd"
     }
 
     fn refuses(&self, setup: &Setup) -> Option<String> {
-        (setup.duty != Duty::Relay).then(|| "not yet".into())
+        setup.beyond(&["runners"])
     }
 
-    fn recipient(&self, _: &Site) -> String {
-        "user{n}@sink.test".into()
+    fn recipient(&self, site: &Site) -> String {
+        usual_recipient(site)
     }
 
     fn version(&self, _: &Site, peers: &Versions) -> Result<String> {
@@ -37,19 +62,31 @@ impl Subject for Opensmtpd {
         let spool = site.queue.join(room::OPENSMTPD_SPOOL);
         directory(&spool, None)?;
         std::fs::set_permissions(&spool, std::fs::Permissions::from_mode(0o711))?;
-        Ok(vec![write(site, &settings(site), include_str!("../../subjects/smtpd.conf"))?])
+        make_mailboxes(site)?;
+        Ok(vec![write(&settings(site), &text(site))?])
     }
 
+    /// Its log goes to syslog, as ever. Told to log to its standard error instead, which is nothing, it is spared that.
     fn command(&self, site: &Site, _: Phase) -> Option<Command> {
-        let mut command = Command::new("/usr/sbin/smtpd");
-        command.arg("-d").arg("-f").arg(settings(site));
+        let script = match site.setup.logging {
+            Logging::None => "exec /usr/sbin/smtpd -d -f \"$1\" 2>/dev/null",
+            Logging::Full | Logging::Slow => "exec /usr/sbin/smtpd -F -f \"$1\"",
+        };
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).arg(settings(site));
         Some(command)
     }
 
-    fn flush(&self, _: &Site) -> Option<Command> {
-        let mut command = Command::new("/usr/sbin/smtpctl");
-        command.args(["schedule", "all"]);
-        Some(command)
+    /// It has no hold; with its sending side paused it takes mail, queues it and tries nothing.
+    fn settle(&self, site: &Site, phase: Phase) -> Option<Command> {
+        let holds = site.setup.duty == Duty::Hold && phase == Phase::Serve;
+        holds.then(|| control("/usr/sbin/smtpctl pause mta"))
+    }
+
+    fn flush(&self, site: &Site) -> Option<Command> {
+        let resume = "/usr/sbin/smtpctl resume mta && /usr/sbin/smtpctl schedule all";
+        let holds = site.setup.duty == Duty::Hold;
+        Some(control(if holds { resume } else { "/usr/sbin/smtpctl schedule all" }))
     }
 
     /// Counts messages that have a body: a cut may leave envelopes of which there is nothing else.

@@ -2,19 +2,36 @@
 //!
 //! Must never touch the queue of a Postfix of this machine: it is told its own directories.
 
-use super::{Duty, Phase, Setup, Site, Subject, Versions, directory, files, write};
+use super::versions::Versions;
+use super::{
+    Duty, Logging, Phase, Setup, Site, Subject, directory, files, fill_in, make_mailboxes,
+    usual_recipient, write,
+};
 use crate::room;
 use anyhow::Result;
-use std::fs::Metadata;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::fs::{Metadata, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 /// See the module.
 pub struct Postfix;
 
 /// Where a message can be.
-const QUEUES: [&str; 4] = ["maildrop", "incoming", "active", "deferred"];
+const QUEUES: [&str; 5] = ["maildrop", "incoming", "active", "deferred", "hold"];
+/// Directories of its queue that only it may look into.
+const PRIVATE: [&str; 11] = [
+    "active", "bounce", "corrupt", "defer", "deferred", "flush", "hold", "incoming", "private",
+    "saved", "trace",
+];
+/// Deliveries at once to one mailbox: as it comes where they wait for one another's lock, and enough for a Maildir.
+const MBOX_DELIVERIES: u32 = 2;
+const MAILDIR_DELIVERIES: u32 = 20;
+/// Its configuration seems to be so old.
+const WRITTEN_AGO: Duration = Duration::from_secs(60);
+/// To the next hop at once.
+const CONNECTIONS: u32 = 100;
 
 fn settings(site: &Site) -> PathBuf {
     site.work.join("postfix")
@@ -26,17 +43,65 @@ fn postfix(site: &Site, verb: &str) -> Command {
     command
 }
 
+/// As `postfix check` would make it.
+fn make_queue(queue: &Path) -> Result<()> {
+    directory(queue, None)?;
+    directory(&queue.join("pid"), None)?;
+    for name in PRIVATE {
+        make_directory(&queue.join(name), room::POSTFIX, 0o700)?;
+    }
+    make_directory(&queue.join("public"), room::POSTDROP, 0o710)?;
+    make_directory(&queue.join("maildrop"), room::POSTDROP, 0o730)
+}
+
+fn make_directory(path: &Path, group: u32, mode: u32) -> Result<()> {
+    std::fs::create_dir_all(path)?;
+    chown(path, Some(room::POSTFIX), Some(group))?;
+    Ok(std::fs::set_permissions(path, Permissions::from_mode(mode))?)
+}
+
+/// Its `main.cf`.
+pub(super) fn text(site: &Site) -> String {
+    let setup = &site.setup;
+    let recipients = match setup.duty {
+        Duty::Hold => "check_recipient_access static:HOLD, permit",
+        _ => "permit_mynetworks, reject",
+    };
+    let mailbox = match setup.duty {
+        Duty::Mbox => "mail_spool_directory = {mail}",
+        _ => "home_mailbox = Maildir/",
+    };
+    let deliveries =
+        if setup.duty == Duty::Mbox { MBOX_DELIVERIES } else { MAILDIR_DELIVERIES }.to_string();
+    let (log, log_prefix) = match setup.logging {
+        Logging::None => ("/dev/null", "/dev"),
+        Logging::Full | Logging::Slow => ("{log}/postfix.log", "{log}"),
+    };
+    let share = setup.recipients_per_transaction.to_string();
+    let connections = if setup.runners > 0 { setup.runners } else { CONNECTIONS }.to_string();
+    let more = [
+        ("recipients", recipients),
+        ("mailbox", mailbox),
+        ("deliveries", &deliveries),
+        ("maillog", log),
+        ("maillog_prefix", log_prefix),
+        ("share", &share),
+        ("connections", &connections),
+    ];
+    fill_in(site, include_str!("../../subjects/postfix.main.cf"), &more)
+}
+
 impl Subject for Postfix {
     fn name(&self) -> &str {
         "postfix"
     }
 
     fn refuses(&self, setup: &Setup) -> Option<String> {
-        (setup.duty != Duty::Relay).then(|| "not yet".into())
+        setup.beyond(&["runners"])
     }
 
-    fn recipient(&self, _: &Site) -> String {
-        "user{n}@sink.test".into()
+    fn recipient(&self, site: &Site) -> String {
+        usual_recipient(site)
     }
 
     fn version(&self, _: &Site, peers: &Versions) -> Result<String> {
@@ -46,19 +111,37 @@ impl Subject for Postfix {
     fn configure(&self, site: &Site) -> Result<Vec<PathBuf>> {
         directory(&settings(site), None)?;
         directory(&site.work.join("postfix-data"), Some(room::POSTFIX))?;
-        directory(&site.queue.join("postfix"), None)?;
-        let main = settings(site).join("main.cf");
-        let main = write(site, &main, include_str!("../../subjects/postfix.main.cf"))?;
-        let master = settings(site).join("master.cf");
-        Ok(vec![main, write(site, &master, include_str!("../../subjects/postfix.master.cf"))?])
+        make_queue(&site.queue.join("postfix"))?;
+        make_mailboxes(site)?;
+        let main = write(&settings(site).join("main.cf"), &text(site))?;
+        let master = fill_in(site, include_str!("../../subjects/postfix.master.cf"), &[]);
+        let master = write(&settings(site).join("master.cf"), &master)?;
+        // While `main.cf` is younger than some seconds, Postfix waits for whoever may still be writing it.
+        let long_ago = SystemTime::now() - WRITTEN_AGO;
+        std::fs::File::options().write(true).open(&main)?.set_modified(long_ago)?;
+        Ok(vec![main, master])
     }
 
-    fn command(&self, site: &Site, _: Phase) -> Option<Command> {
-        Some(postfix(site, "start-fg"))
+    /// Its checks of the queue take more than a second, and a queue that was made a moment ago needs none.
+    fn command(&self, site: &Site, phase: Phase) -> Option<Command> {
+        let script = match phase {
+            Phase::Serve => "touch \"$2/quick-start\" && exec /usr/sbin/postfix -c \"$1\" start-fg",
+            Phase::Drain => "rm -f \"$2/quick-start\"; exec /usr/sbin/postfix -c \"$1\" start-fg",
+        };
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).arg(settings(site)).arg(site.queue.join("postfix"));
+        Some(command)
     }
 
     fn flush(&self, site: &Site) -> Option<Command> {
-        Some(postfix(site, "flush"))
+        if site.setup.duty != Duty::Hold {
+            return Some(postfix(site, "flush"));
+        }
+        // What was held counts as put off until the queue is flushed.
+        let script = "/usr/sbin/postsuper -c \"$1\" -H ALL && /usr/sbin/postfix -c \"$1\" flush";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).arg(settings(site));
+        Some(command)
     }
 
     /// A file without the right to be executed is one that was still being received.

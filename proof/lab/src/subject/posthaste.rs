@@ -2,13 +2,22 @@
 //!
 //! Must never use what a stranger to its code could not.
 
-use super::{Duty, Phase, Setup, Site, Subject, Versions, write};
+use super::versions::Versions;
+use super::{
+    Duty, Logging, Phase, Setup, Site, Subject, fill_in, make_mailboxes, usual_recipient, write,
+};
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::process::Command;
 
 /// See the module.
 pub struct Posthaste;
+
+/// The orders of its queue; the first is the default.
+const ORDERS: [&str; 8] =
+    ["fair", "priority", "arrival", "destination", "modified", "id", "random", "none"];
+/// To the next hop at once, its default.
+const CONNECTIONS: u32 = 100;
 
 fn settings(site: &Site) -> PathBuf {
     site.work.join("posthaste.toml")
@@ -20,17 +29,48 @@ fn queue(site: &Site, verb: &str) -> Command {
     command
 }
 
+/// Its configuration.
+pub(super) fn text(site: &Site) -> String {
+    let setup = &site.setup;
+    let route = if setup.duty == Duty::Hold { "hold" } else { "smtp:127.0.0.1:{next_hop}" };
+    let local = match setup.duty {
+        Duty::Mbox => "mbox:{mail}/{user}",
+        _ => "maildir:{mail}/home/{user}/Maildir/",
+    };
+    let level = if setup.logging == Logging::None { "none" } else { "info" };
+    let order = if setup.order.is_empty() { ORDERS[0] } else { &setup.order };
+    let share = setup.recipients_per_transaction.to_string();
+    let connections = if setup.runners > 0 { setup.runners } else { CONNECTIONS }.to_string();
+    let more = [
+        ("route", route),
+        ("local", local),
+        ("level", level),
+        ("order", order),
+        ("share", &share),
+        ("connections", &connections),
+    ];
+    fill_in(site, include_str!("../../subjects/posthaste.toml"), &more)
+}
+
 impl Subject for Posthaste {
     fn name(&self) -> &str {
         "posthaste"
     }
 
     fn refuses(&self, setup: &Setup) -> Option<String> {
-        (setup.duty != Duty::Relay).then(|| "not yet".into())
+        let order = setup.order.as_str();
+        if !order.is_empty() && !self.orders().contains(&order) {
+            return Some(format!("it has no order {order}"));
+        }
+        setup.beyond(&["order", "runners"])
     }
 
-    fn recipient(&self, _: &Site) -> String {
-        "user{n}@sink.test".into()
+    fn orders(&self) -> &'static [&'static str] {
+        &ORDERS
+    }
+
+    fn recipient(&self, site: &Site) -> String {
+        usual_recipient(site)
     }
 
     fn version(&self, site: &Site, _: &Versions) -> Result<String> {
@@ -41,7 +81,8 @@ impl Subject for Posthaste {
     }
 
     fn configure(&self, site: &Site) -> Result<Vec<PathBuf>> {
-        Ok(vec![write(site, &settings(site), include_str!("../../subjects/posthaste.toml"))?])
+        make_mailboxes(site)?;
+        Ok(vec![write(&settings(site), &text(site))?])
     }
 
     fn command(&self, site: &Site, _: Phase) -> Option<Command> {
@@ -51,7 +92,8 @@ impl Subject for Posthaste {
     }
 
     fn flush(&self, site: &Site) -> Option<Command> {
-        Some(queue(site, "flush"))
+        // Where the route itself is the hold, nothing lets a message go but another route.
+        (site.setup.duty != Duty::Hold).then(|| queue(site, "flush"))
     }
 
     fn queued(&self, site: &Site) -> Result<u64> {

@@ -2,10 +2,11 @@
 //!
 //! Must never hold what only one mailer understands.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// What becomes of the mail that a subject takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Duty {
     /// It stays queued: no delivery is tried while it is looked at.
@@ -19,8 +20,15 @@ pub enum Duty {
     Maildir,
 }
 
+impl Duty {
+    /// Whether mail ends in a mailbox here.
+    pub fn is_local(self) -> bool {
+        matches!(self, Duty::Mbox | Duty::Maildir)
+    }
+}
+
 /// What is logged, and where.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Logging {
     /// What the mailer logs as it comes, on the disk of the queue.
@@ -63,5 +71,19 @@ impl Default for Setup {
             order: String::new(),
             runners: 0,
         }
+    }
+}
+
+impl Setup {
+    /// Why it cannot be had of a mailer that has only these of `directories`, `disks`, `order` and `runners`.
+    pub fn beyond(&self, can: &[&str]) -> Option<String> {
+        let asked = [
+            ("directories", self.directories > 0, "a number of queue directories"),
+            ("disks", self.disks > 0, "a way to spread its queue over several disks"),
+            ("order", !self.order.is_empty(), "orders of a queue run"),
+            ("runners", self.runners > 0, "a number of queue runners"),
+        ];
+        let missing = asked.iter().find(|(name, asked, _)| *asked && !can.contains(name));
+        missing.map(|(_, _, what)| format!("it has no setting for {what}"))
     }
 }

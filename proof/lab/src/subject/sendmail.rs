@@ -1,0 +1,153 @@
+//! Sendmail as a subject: Debian's package, its configuration made by m4 from the `.mc` file beside the others.
+//!
+//! Must never start before its configuration was made anew: it may be set up otherwise than the last time.
+
+use super::versions::Versions;
+use super::{
+    Duty, Logging, Phase, Setup, Site, Subject, directory, files, fill_in, make_mailboxes,
+    usual_recipient, write,
+};
+use crate::room;
+use anyhow::{Context, Result, ensure};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// See the module.
+pub struct Sendmail;
+
+const PROGRAM: &str = "/usr/libexec/sendmail/sendmail";
+/// What makes configurations of `.mc` files.
+const MACROS: &str = "/usr/share/sendmail/cf/";
+/// The values of `QueueSortOrder`; the first is its default.
+const ORDERS: [&str; 7] =
+    ["priority", "filename", "host", "modification", "random", "time", "none"];
+/// Queue runners where nothing else is asked for.
+const RUNNERS: u32 = 100;
+/// Queue directories are at most so many, of which each is looked at.
+const DIRECTORIES_MAX: u32 = 1_000;
+/// An mbox by mail.local: procmail would have the deliveries wait for its lock until they are put off.
+const MBOX: &str = "FEATURE(`local_lmtp', `/usr/libexec/sendmail/mail.local')dnl";
+/// mail.local knows no Maildir; procmail does, and its room-wide file says where.
+const MAILDIR: &str =
+    "define(`PROCMAIL_MAILER_PATH',`/usr/bin/procmail')dnl\nFEATURE(`local_procmail')dnl";
+
+fn settings(site: &Site) -> PathBuf {
+    site.work.join("sendmail/sendmail.cf")
+}
+
+/// Where the queue directories are, by their names in the queue.
+fn directories(site: &Site) -> Vec<(PathBuf, PathBuf)> {
+    let names = (0..site.setup.directories.max(1)).map(|number| (number, format!("q{number}")));
+    let place = |(number, name): (u32, String)| {
+        let named = site.queue.join("sendmail").join(&name);
+        match site.setup.disks {
+            0 => (named.clone(), named),
+            disks => (named, site.queue.join(format!("disk{}", number % disks)).join(name)),
+        }
+    };
+    names.map(place).collect()
+}
+
+fn make_queue(site: &Site) -> Result<()> {
+    directory(&site.queue.join("sendmail"), Some(room::SENDMAIL))?;
+    for (named, real) in directories(site) {
+        directory(&real, Some(room::SENDMAIL))?;
+        std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o700))?;
+        if named != real && !named.exists() {
+            symlink(&real, &named).with_context(|| named.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs m4 over the `.mc` file.
+fn make_settings(mc: &Path, cf: &Path) -> Result<()> {
+    let macros = Path::new(MACROS).join("m4/cf.m4");
+    let mut m4 = Command::new("/usr/bin/m4");
+    let output = m4.arg(format!("-D_CF_DIR_={MACROS}")).arg(macros).arg(mc).output();
+    let output = output.context("/usr/bin/m4")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    // It warns of an open relay, which this is.
+    ensure!(output.status.success() && !output.stdout.is_empty(), "m4: {}", error.trim());
+    std::fs::write(cf, output.stdout).with_context(|| cf.display().to_string())
+}
+
+/// Its configuration.
+pub(super) fn text(site: &Site) -> String {
+    let setup = &site.setup;
+    let share = setup.recipients_per_transaction.to_string();
+    let runners = if setup.runners > 0 { setup.runners } else { RUNNERS }.to_string();
+    let more = [
+        ("mode", if setup.duty == Duty::Hold { "queueonly" } else { "background" }),
+        ("log_level", if setup.logging == Logging::None { "0" } else { "9" }),
+        ("local", if setup.duty == Duty::Maildir { MAILDIR } else { MBOX }),
+        ("order", if setup.order.is_empty() { ORDERS[0] } else { &setup.order }),
+        ("share", &share),
+        ("runners", &runners),
+    ];
+    fill_in(site, include_str!("../../subjects/sendmail.mc"), &more)
+}
+
+impl Subject for Sendmail {
+    fn name(&self) -> &str {
+        "sendmail"
+    }
+
+    fn refuses(&self, setup: &Setup) -> Option<String> {
+        let order = setup.order.as_str();
+        if !order.is_empty() && !self.orders().contains(&order) {
+            return Some(format!("it has no order {order}"));
+        }
+        if setup.directories > DIRECTORIES_MAX {
+            return Some(format!("more than {DIRECTORIES_MAX} queue directories"));
+        }
+        None
+    }
+
+    fn orders(&self) -> &'static [&'static str] {
+        &ORDERS
+    }
+
+    fn recipient(&self, site: &Site) -> String {
+        usual_recipient(site)
+    }
+
+    fn version(&self, _: &Site, peers: &Versions) -> Result<String> {
+        peers.of("sendmail-bin")
+    }
+
+    fn configure(&self, site: &Site) -> Result<Vec<PathBuf>> {
+        let work = site.work.join("sendmail");
+        directory(&work, None)?;
+        make_queue(site)?;
+        make_mailboxes(site)?;
+        std::fs::write(work.join("service.switch"), "hosts files\npasswd files\naliases files\n")?;
+        let mc = write(&work.join("sendmail.mc"), &text(site))?;
+        make_settings(&mc, &settings(site))?;
+        Ok(vec![mc, settings(site)])
+    }
+
+    fn command(&self, site: &Site, phase: Phase) -> Option<Command> {
+        let mut command = Command::new(PROGRAM);
+        command.arg("-bD").arg("-C").arg(settings(site));
+        match (phase, site.setup.duty) {
+            (Phase::Drain, _) => drop(command.arg("-q1s")),
+            (Phase::Serve, Duty::Hold) => {}
+            (Phase::Serve, _) => drop(command.arg("-q30m")),
+        }
+        Some(command)
+    }
+
+    fn flush(&self, site: &Site) -> Option<Command> {
+        let mut command = Command::new(PROGRAM);
+        command.arg("-C").arg(settings(site)).arg("-q");
+        Some(command)
+    }
+
+    fn queued(&self, site: &Site) -> Result<u64> {
+        let messages =
+            |(_, real): &(PathBuf, PathBuf)| files(real, 0, &|name, _| name.starts_with("qf"));
+        Ok(directories(site).iter().map(messages).sum())
+    }
+}
