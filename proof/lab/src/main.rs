@@ -4,6 +4,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod gauge;
 mod machine;
 mod mark;
 mod net;
@@ -14,6 +15,7 @@ mod room;
 mod running;
 mod sink;
 mod source;
+mod statistics;
 mod subject;
 mod syslog;
 mod unstuff;
@@ -41,6 +43,8 @@ enum Tool {
     Sink(sink::Options),
     /// Sends marked messages over SMTP or LMTP and says how fast they were taken.
     Source(source::Options),
+    /// Says what numbers have in common and whether they differ: what ministat does, and more.
+    Stats(statistics::Options),
     /// Watches a mailer that runs: what it uses, its system calls, when it syncs.
     Watch(watch::Options),
     /// Starts mailers, sends each a few messages and says where they went. Needs root.
@@ -54,6 +58,7 @@ fn main() -> anyhow::Result<()> {
         Tool::Report(options) => report_command::run(options, report::Abouts::new()),
         Tool::Sink(options) => sink::run(options),
         Tool::Source(options) => source::run(options),
+        Tool::Stats(options) => statistics::run(options),
         Tool::Watch(options) => watch::run(options),
         Tool::TrySubject(options) => subject::trial::run(options),
     }

@@ -2,10 +2,10 @@
 //!
 //! Must never judge bytes above the mark: mailers add their trace headers there.
 
-use sha2::{Digest, Sha256};
 use std::fmt;
+use twox_hash::XxHash3_128;
 
-/// The header's name. Its value is `RUN-NUMBER BYTES SHA256`, about all that follows its line.
+/// The header's name. Its value is `RUN-NUMBER BYTES SUM`, about all that follows its line.
 pub const MARK_HEADER: &str = "X-Posthaste-Lab";
 
 /// Longest header line that can be a mark; longer ones are other people's.
@@ -16,8 +16,18 @@ const MARK_LINE_BYTES_MAX: usize = 256;
 pub struct Token {
     /// Drawn anew by each run of the source.
     pub run: u64,
-    /// Counts up from 0 within the run.
+    /// Counts up from 0 within the run; those sent to warm up count from [`WARM_UP`].
     pub number: u64,
+}
+
+/// The number of the first message that only warms up; such a token is written `RUN-wNUMBER`.
+pub const WARM_UP: u64 = 1 << 63;
+
+impl Token {
+    /// Sent before the measurement: taken, never counted.
+    pub fn is_warm_up(&self) -> bool {
+        self.number >= WARM_UP
+    }
 }
 
 /// What the mark says about the bytes below it.
@@ -27,8 +37,33 @@ pub struct Mark {
     pub token: Token,
     /// How many bytes follow the mark's line.
     pub bytes: u64,
-    /// Their SHA-256.
-    pub sha256: [u8; 32],
+    /// The sum of those bytes and of the token.
+    pub sum: u128,
+}
+
+/// XXH3 of 128 bits, over the bytes below a mark and then its token: finds damage, not forgery.
+#[derive(Clone)]
+pub struct Sum {
+    hasher: XxHash3_128,
+}
+
+impl Sum {
+    /// Of nothing yet.
+    pub fn new() -> Sum {
+        Sum { hasher: XxHash3_128::new() }
+    }
+
+    /// The next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.hasher.write(bytes);
+    }
+
+    /// These bytes belong to `token`.
+    pub fn finish(mut self, token: Token) -> u128 {
+        self.hasher.write(&token.run.to_le_bytes());
+        self.hasher.write(&token.number.to_le_bytes());
+        self.hasher.finish_128()
+    }
 }
 
 /// What a sink found out about one message.
@@ -44,7 +79,8 @@ pub enum Finding {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}-{}", self.run, self.number)
+        let warm_up = if self.is_warm_up() { "w" } else { "" };
+        write!(f, "{:016x}-{warm_up}{}", self.run, self.number & !WARM_UP)
     }
 }
 
@@ -53,18 +89,20 @@ impl std::str::FromStr for Token {
     fn from_str(text: &str) -> anyhow::Result<Token> {
         let (run, number) =
             text.split_once('-').ok_or_else(|| anyhow::anyhow!("not a token: {text}"))?;
-        Ok(Token { run: u64::from_str_radix(run, 16)?, number: number.parse()? })
+        let (number, first) = number.strip_prefix('w').map_or((number, 0), |text| (text, WARM_UP));
+        let number: u64 = number.parse()?;
+        anyhow::ensure!(number < WARM_UP, "not a token: {text}");
+        Ok(Token { run: u64::from_str_radix(run, 16)?, number: number | first })
     }
 }
 
 impl Mark {
-    /// The header line, with its CRLF.
-    pub fn line(&self) -> String {
-        let mut hex = String::with_capacity(64);
-        for byte in self.sha256 {
-            hex.push_str(&format!("{byte:02x}"));
-        }
-        format!("{MARK_HEADER}: {} {} {hex}\r\n", self.token, self.bytes)
+    /// Appends the header line, with its CRLF.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        use std::io::Write as _;
+        let Mark { token, bytes, sum } = self;
+        // Writing to a Vec cannot fail.
+        let _ = write!(out, "{MARK_HEADER}: {token} {bytes} {sum:032x}\r\n");
     }
 
     /// Reads a header line (without CRLF); `None` where it is no mark.
@@ -77,12 +115,9 @@ impl Mark {
         let mut words = value.split_ascii_whitespace();
         let token = words.next()?.parse().ok()?;
         let bytes = words.next()?.parse().ok()?;
-        let hex = words.next().filter(|hex| hex.len() == 64 && hex.is_ascii())?;
-        let mut sha256 = [0; 32];
-        for (at, byte) in sha256.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok()?;
-        }
-        Some(Mark { token, bytes, sha256 })
+        let hex = words.next().filter(|hex| hex.len() == 32)?;
+        let sum = u128::from_str_radix(hex, 16).ok()?;
+        Some(Mark { token, bytes, sum })
     }
 }
 
@@ -95,7 +130,7 @@ enum Part {
     /// Above the mark: the header line gathered so far.
     Above(Vec<u8>),
     /// Below it.
-    Below { mark: Mark, hasher: Sha256, bytes: u64 },
+    Below { mark: Mark, sum: Box<Sum>, bytes: u64 },
     /// The header ended without a mark.
     Without,
 }
@@ -119,25 +154,25 @@ impl Verifier {
             bytes = &bytes[end + 1..];
             let text = line.strip_suffix(b"\r").unwrap_or(line);
             if let Some(mark) = Mark::parse(text) {
-                self.part = Part::Below { mark, hasher: Sha256::new(), bytes: 0 };
+                self.part = Part::Below { mark, sum: Box::new(Sum::new()), bytes: 0 };
             } else if text.is_empty() {
                 self.part = Part::Without;
             } else {
                 line.clear();
             }
         }
-        if let Part::Below { hasher, bytes: seen, .. } = &mut self.part {
-            hasher.update(bytes);
+        if let Part::Below { sum, bytes: seen, .. } = &mut self.part {
+            sum.update(bytes);
             *seen += bytes.len() as u64;
         }
     }
 
     /// The message has ended.
     pub fn finish(self) -> Finding {
-        let Part::Below { mark, hasher, bytes } = self.part else {
+        let Part::Below { mark, sum, bytes } = self.part else {
             return Finding::Unmarked;
         };
-        if bytes == mark.bytes && hasher.finalize()[..] == mark.sha256 {
+        if bytes == mark.bytes && sum.finish(mark.token) == mark.sum {
             Finding::Whole(mark.token)
         } else {
             Finding::Damaged(mark.token)
@@ -151,9 +186,13 @@ mod tests {
 
     fn marked(rest: &[u8]) -> (Token, Vec<u8>) {
         let token = Token { run: 0xabc, number: 7 };
-        let sha256 = Sha256::digest(rest).into();
-        let mark = Mark { token, bytes: rest.len() as u64, sha256 };
-        (token, [mark.line().as_bytes(), rest].concat())
+        let mut sum = Sum::new();
+        sum.update(rest);
+        let mark = Mark { token, bytes: rest.len() as u64, sum: sum.finish(token) };
+        let mut message = Vec::new();
+        mark.write(&mut message);
+        message.extend_from_slice(rest);
+        (token, message)
     }
 
     fn find(message: &[u8], piece: usize) -> Finding {
@@ -180,6 +219,26 @@ mod tests {
         assert_eq!(find(&changed, 5), Finding::Damaged(token));
         assert_eq!(find(&message[..message.len() - 1], 5), Finding::Damaged(token));
         assert_eq!(find(&[&message[..], b"x"].concat(), 5), Finding::Damaged(token));
+    }
+
+    #[test]
+    fn a_changed_token_is_found_too() {
+        let (token, message) = marked(b"body\r\n");
+        let text = String::from_utf8(message).unwrap();
+        let other = Token { run: token.run, number: token.number + 1 };
+        let changed = text.replace(&token.to_string(), &other.to_string());
+        assert_eq!(find(changed.as_bytes(), 100), Finding::Damaged(other));
+    }
+
+    #[test]
+    fn a_token_is_read_back_as_it_was_written_also_one_that_warms_up() {
+        for number in [0, 7, WARM_UP, WARM_UP + 7] {
+            let token = Token { run: 0xabc, number };
+            assert_eq!(token.to_string().parse::<Token>().unwrap(), token);
+            assert_eq!(token.is_warm_up(), number >= WARM_UP);
+        }
+        assert_eq!(Token { run: 1, number: WARM_UP + 2 }.to_string(), "0000000000000001-w2");
+        assert!(format!("0-{}", u64::MAX).parse::<Token>().is_err());
     }
 
     #[test]

@@ -114,9 +114,16 @@ fn t_is_that_of_the_printed_tables() {
 
 #[test]
 fn ministats_column_for_995_is_the_one_for_998() {
-    for (degrees, printed) in
-        [(4, 7.173), (10, 4.144), (30, 3.385), (100, 3.174), (101, 3.090), (1000, 3.090)]
-    {
+    for (degrees, printed) in [
+        (4, 7.173),
+        (6, 5.208),
+        (10, 4.143),
+        (13, 3.852),
+        (30, 3.385),
+        (100, 3.174),
+        (101, 3.090),
+        (1000, 3.090),
+    ] {
         assert_eq!(Confidence::P99_5.t_of_ministat(degrees), Some(printed));
         assert!(Confidence::P99_5.t(degrees as f64) < printed);
     }

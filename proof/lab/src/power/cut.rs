@@ -137,7 +137,7 @@ impl Campaign {
         running.await_greeting()?;
         image.settle()?; // the cut is to find a mailer in service, not one being set up
         let begun = Instant::now();
-        let load = Load::start(self.source(plan)?);
+        let load = Load::start(self.source(plan)?)?;
         std::thread::sleep(plan.cut_after);
         let preloaded = preload.as_ref().map(|_| having_loaded(EATMYDATA));
         let cut_after = begun.elapsed();

@@ -2,11 +2,11 @@
 //!
 //! Must never draw lots: which of many is hit follows from the count alone, so a run repeats.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// How far the conversation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Stage {
 enum Share {
     /// This part of them, evenly spread.
     Part(f64),
-    /// Those whose address contains this text.
+    /// Those that are about an address which contains this text.
     Matching(String),
 }
 
@@ -55,11 +55,13 @@ pub struct Drop {
     seen: Arc<AtomicU64>,
 }
 
-/// `[STAGE:]MILLISECONDS`: wait before the reply; at the end of the message where no stage is named.
-#[derive(Clone, Copy, Debug)]
+/// `[STAGE:]MILLISECONDS[:SHARE]`: wait before the reply; at the end of the message where no stage is named.
+#[derive(Clone, Debug)]
 pub struct Delay {
     stage: Stage,
     time: Duration,
+    share: Share,
+    seen: Arc<AtomicU64>,
 }
 
 /// What to do at a stage.
@@ -82,40 +84,83 @@ pub struct Faults {
     pub drop: Vec<Drop>,
     /// `--delay`.
     pub delay: Vec<Delay>,
+    /// `--rate`.
+    pub pace: Option<Pace>,
     /// From now on nothing is delayed.
     pub hurried: AtomicBool,
 }
 
+/// At most so many messages a second.
+#[derive(Debug)]
+pub struct Pace {
+    period: Duration,
+    /// The next message may end then.
+    next: Mutex<Instant>,
+}
+
+impl Pace {
+    /// Messages a second.
+    pub fn new(rate: f64) -> Pace {
+        let period = Duration::from_secs_f64(1.0 / rate.max(1e-6));
+        Pace { period, next: Mutex::new(Instant::now()) }
+    }
+
+    /// When the message may end whose last byte came `now`.
+    fn turn(&self, now: Instant) -> Instant {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = (*next).max(now);
+        *next = turn + self.period;
+        turn
+    }
+}
+
 impl Faults {
-    /// What to do with the next thing at `stage`; `address` where it is about one.
-    pub fn act(&self, stage: Stage, address: &str) -> Act {
+    /// What to do with the next thing at `stage`, which is about these addresses.
+    pub fn act(&self, stage: Stage, addresses: &[impl AsRef<str>]) -> Act {
         let drop = self
             .drop
             .iter()
-            .find(|rule| rule.stage == stage && rule.share.hits(&rule.seen, address));
+            .find(|rule| rule.stage == stage && rule.share.hits(&rule.seen, addresses));
         if drop.is_some() {
             return Act::Drop;
         }
         let refuse = self
             .refuse
             .iter()
-            .find(|rule| rule.stage == stage && rule.share.hits(&rule.seen, address));
+            .find(|rule| rule.stage == stage && rule.share.hits(&rule.seen, addresses));
         refuse.map_or(Act::Go, |rule| Act::Refuse(rule.code))
     }
 
     /// How long to wait at `stage`.
-    pub fn delay(&self, stage: Stage) -> Duration {
+    pub fn delay(&self, stage: Stage, addresses: &[impl AsRef<str>]) -> Duration {
         if self.hurried.load(Relaxed) {
             return Duration::ZERO;
         }
-        self.delay.iter().filter(|rule| rule.stage == stage).map(|rule| rule.time).sum()
+        let rules = self
+            .delay
+            .iter()
+            .filter(|rule| rule.stage == stage && rule.share.hits(&rule.seen, addresses));
+        rules.map(|rule| rule.time).sum()
+    }
+
+    /// How long a message waits for its turn.
+    pub fn wait(&self) -> Duration {
+        match &self.pace {
+            Some(pace) if !self.hurried.load(Relaxed) => {
+                let now = Instant::now();
+                pace.turn(now) - now
+            }
+            _ => Duration::ZERO,
+        }
     }
 }
 
 impl Share {
-    fn hits(&self, seen: &AtomicU64, address: &str) -> bool {
+    fn hits(&self, seen: &AtomicU64, addresses: &[impl AsRef<str>]) -> bool {
         match self {
-            Share::Matching(text) => address.contains(text.as_str()),
+            Share::Matching(text) => {
+                addresses.iter().any(|address| address.as_ref().contains(text.as_str()))
+            }
             Share::Part(part) => {
                 let before = seen.fetch_add(1, Relaxed) as f64;
                 ((before + 1.0) * part).floor() > (before * part).floor()
@@ -162,6 +207,7 @@ impl FromStr for Refuse {
         let mut words = text.splitn(3, ':');
         let stage = words.next().unwrap_or_default().parse()?;
         let code = words.next().context("STAGE:CODE[:SHARE] is expected")?.parse()?;
+        ensure!((400..=599).contains(&code), "{code}: a refusal is 400 to 599");
         let share = words.next().unwrap_or("1").parse()?;
         Ok(Refuse { stage, code, share, seen: Arc::default() })
     }
@@ -178,41 +224,72 @@ impl FromStr for Drop {
 impl FromStr for Delay {
     type Err = anyhow::Error;
     fn from_str(text: &str) -> Result<Delay> {
-        let (stage, time) = text.split_once(':').unwrap_or(("end", text));
-        let time = time.strip_suffix("ms").unwrap_or(time);
-        Ok(Delay { stage: stage.parse()?, time: Duration::from_millis(time.parse()?) })
+        let (stage, rest) = match text.split_once(':') {
+            Some((word, rest)) if millis(word).is_err() => (word.parse()?, rest),
+            _ => (Stage::End, text),
+        };
+        let (time, share) = rest.split_once(':').unwrap_or((rest, "1"));
+        Ok(Delay { stage, time: millis(time)?, share: share.parse()?, seen: Arc::default() })
     }
+}
+
+fn millis(text: &str) -> Result<Duration> {
+    Ok(Duration::from_millis(text.strip_suffix("ms").unwrap_or(text).parse()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NONE: &[&str] = &[];
+
     #[test]
     fn a_share_hits_evenly_and_a_text_hits_the_addresses_that_have_it() {
         let faults = Faults {
             refuse: vec!["rcpt:550:bad@".parse().unwrap(), "end:451:25%".parse().unwrap()],
             drop: vec!["body:0.5".parse().unwrap()],
-            delay: vec!["20".parse().unwrap(), "mail:30ms".parse().unwrap()],
-            hurried: false.into(),
+            ..Faults::default()
         };
-        assert_eq!(faults.act(Stage::Rcpt, "bad@x"), Act::Refuse(550));
-        assert_eq!(faults.act(Stage::Rcpt, "good@x"), Act::Go);
-        let hit = (0..100).filter(|_| faults.act(Stage::End, "") == Act::Refuse(451)).count();
+        assert_eq!(faults.act(Stage::Rcpt, &["bad@x"]), Act::Refuse(550));
+        assert_eq!(faults.act(Stage::Rcpt, &["good@x"]), Act::Go);
+        assert_eq!(faults.act(Stage::Rcpt, &["good@x", "bad@y"]), Act::Refuse(550));
+        let hit = (0..100).filter(|_| faults.act(Stage::End, NONE) == Act::Refuse(451)).count();
         assert_eq!(hit, 25);
-        let dropped = (0..10).filter(|_| faults.act(Stage::Body, "") == Act::Drop).count();
+        let dropped = (0..10).filter(|_| faults.act(Stage::Body, NONE) == Act::Drop).count();
         assert_eq!(dropped, 5);
-        assert_eq!(faults.delay(Stage::End), Duration::from_millis(20));
-        assert_eq!(faults.delay(Stage::Mail), Duration::from_millis(30));
+    }
+
+    #[test]
+    fn a_delay_has_a_stage_and_a_share_and_ends_when_the_sink_is_hurried() {
+        let delays = ["20", "mail:30ms", "40:slow.test", "end:80:50%"];
+        let delay = delays.iter().map(|text| text.parse().unwrap()).collect();
+        let faults = Faults { delay, ..Faults::default() };
+        let ms = |stage, addresses: &[&str]| faults.delay(stage, addresses).as_millis();
+        assert_eq!((ms(Stage::Mail, NONE), ms(Stage::Rcpt, NONE)), (30, 0));
+        assert_eq!(ms(Stage::End, &["a@fast.test"]), 20);
+        assert_eq!(ms(Stage::End, &["a@fast.test", "a@slow.test"]), 20 + 40 + 80);
         faults.hurried.store(true, Relaxed);
-        assert_eq!(faults.delay(Stage::Mail), Duration::ZERO);
+        assert_eq!(ms(Stage::Mail, NONE), 0);
+    }
+
+    #[test]
+    fn a_pace_gives_turns_of_one_length_and_saves_none_up() {
+        let (pace, start) = (Pace::new(100.0), Instant::now());
+        let first = pace.turn(start);
+        assert_eq!(pace.turn(start) - first, Duration::from_millis(10));
+        assert_eq!(pace.turn(start) - first, Duration::from_millis(20));
+        let later = start + Duration::from_secs(5);
+        assert_eq!(pace.turn(later), later);
     }
 
     #[test]
     fn a_fault_that_cannot_be_read_is_refused() {
         assert!("rcpt".parse::<Refuse>().is_err());
         assert!("nowhere:550".parse::<Refuse>().is_err());
+        assert!("rcpt:250".parse::<Refuse>().is_err());
         assert!("end:2".parse::<Drop>().is_err());
-        assert!("soon".parse::<Delay>().is_err());
+        for text in ["soon", "nowhere:20", "end:", "20:2"] {
+            assert!(text.parse::<Delay>().is_err(), "{text}");
+        }
     }
 }

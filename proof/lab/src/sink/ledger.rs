@@ -1,53 +1,14 @@
-//! What a sink has taken: counts, and each marked message by name, to find doubled and lost ones.
+//! What a sink has taken: counts, rows over time, and each marked message by name.
 //!
-//! Must never count a message that was not answered with 250.
+//! Must never count a message that was not answered with 250, or one that only warmed up.
 
+use super::came::Came;
+use super::stats::Stats;
+use crate::gauge::{Moment, Rows, busy_share, cpu_time};
 use crate::mark::{Finding, Token};
-use anyhow::{Context, Result};
-use serde::Serialize;
-use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::BufRead;
+use anyhow::Result;
 use std::path::Path;
-use std::time::Instant;
-
-/// The JSON line of a sink. Every count begins at zero when the sink starts.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Stats {
-    /// Always `sink`.
-    pub tool: &'static str,
-    /// Connections accepted.
-    pub connections: u64,
-    /// Transactions answered with 250.
-    pub messages: u64,
-    /// Recipients of those transactions.
-    pub recipients: u64,
-    /// Bytes of those messages, dots unstuffed.
-    pub bytes: u64,
-    /// Marked messages whose bytes were as sent.
-    pub whole: u64,
-    /// Marked messages whose bytes differed.
-    pub damaged: u64,
-    /// Messages without a mark.
-    pub unmarked: u64,
-    /// Different marked messages.
-    pub distinct: u64,
-    /// Recipients that got a marked message they had already got.
-    pub duplicates: u64,
-    /// Messages of `--expect` that did not come to as many recipients as were promised.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lost: Option<u64>,
-    /// Bare CR and bare LF inside DATA.
-    pub bare_line_ends: u64,
-    /// Commands or messages refused.
-    pub refused: u64,
-    /// Connections dropped on purpose.
-    pub dropped: u64,
-    /// From the first 250 after data to the last.
-    pub seconds: f64,
-    /// Messages a second over that time.
-    pub messages_per_second: f64,
-}
+use std::time::{Duration, Instant};
 
 /// One accepted message.
 pub struct Taken<'a> {
@@ -62,61 +23,101 @@ pub struct Taken<'a> {
 }
 
 /// Counts and names.
-#[derive(Default)]
 pub struct Ledger {
     stats: Stats,
-    /// Distinct recipients each marked message has come to.
-    deliveries: HashMap<Token, u32>,
-    /// Hashes of (token, recipient): which delivery has been seen.
-    seen: HashSet<u64>,
-    span: Option<(Instant, Instant)>,
+    came: Came,
+    rows: Rows,
+    opened: Moment,
+    /// Connections since the last message that only warmed up, before the first that counts.
+    connections_before: u64,
+    counted: Option<Counted>,
+}
+
+/// From the first message that counts on.
+#[derive(Clone, Copy)]
+struct Counted {
+    first: Instant,
+    last: Instant,
+    /// Processor time at the first.
+    cpu: Duration,
 }
 
 impl Ledger {
+    /// With rows of this length, for so many threads.
+    pub fn new(every: Duration, threads: usize) -> Ledger {
+        Ledger {
+            stats: Stats { tool: "sink", threads, ..Stats::default() },
+            came: Came::default(),
+            rows: Rows::new(every),
+            opened: Moment::now(),
+            connections_before: 0,
+            counted: None,
+        }
+    }
+
     /// A connection was accepted.
     pub fn connected(&mut self) {
         self.stats.connections += 1;
+        match self.counted {
+            Some(counted) => self.rows.at(counted.first.elapsed()).connections += 1,
+            None => self.connections_before += 1,
+        }
     }
 
     /// Something was refused.
     pub fn refused(&mut self) {
         self.stats.refused += 1;
+        self.error();
     }
 
     /// A connection was dropped on purpose.
     pub fn dropped(&mut self) {
         self.stats.dropped += 1;
+        self.error();
+    }
+
+    fn error(&mut self) {
+        let since = self.counted.map_or(Duration::ZERO, |counted| counted.first.elapsed());
+        self.rows.at(since).errors += 1;
     }
 
     /// A message was accepted at `now`.
     pub fn take(&mut self, taken: &Taken<'_>, now: Instant) {
         let stats = &mut self.stats;
+        let token = match taken.finding {
+            Finding::Whole(token) | Finding::Damaged(token) => Some(token),
+            Finding::Unmarked => None,
+        };
+        if token.is_some_and(|token| token.is_warm_up()) {
+            stats.warm_up += 1;
+            self.connections_before = 0;
+            return;
+        }
         stats.messages += 1;
         stats.recipients += taken.recipients.len() as u64;
         stats.bytes += taken.bytes;
         stats.bare_line_ends += taken.bare;
-        self.span = Some((self.span.map_or(now, |(first, _)| first), now));
-        let token = match taken.finding {
-            Finding::Unmarked => {
-                stats.unmarked += 1;
-                return;
-            }
-            Finding::Damaged(token) => {
-                stats.damaged += 1;
-                token
-            }
-            Finding::Whole(token) => {
-                stats.whole += 1;
-                token
-            }
-        };
-        for recipient in taken.recipients {
-            if self.seen.insert(name(token, recipient)) {
-                *self.deliveries.entry(token).or_default() += 1;
-            } else {
-                self.stats.duplicates += 1;
-            }
+        match taken.finding {
+            Finding::Whole(_) => stats.whole += 1,
+            Finding::Damaged(_) => stats.damaged += 1,
+            Finding::Unmarked => stats.unmarked += 1,
         }
+        if let Some(token) = token {
+            let at_ns = self.opened.ns(now);
+            self.stats.duplicates += self.came.take(token, taken.recipients, at_ns);
+        }
+        self.count_row(taken.bytes, now);
+    }
+
+    fn count_row(&mut self, bytes: u64, now: Instant) {
+        let counted = self.counted.get_or_insert_with(|| {
+            self.rows.at(Duration::ZERO).connections += self.connections_before;
+            Counted { first: now, last: now, cpu: cpu_time() }
+        });
+        counted.last = counted.last.max(now);
+        let row = self.rows.at(now.saturating_duration_since(counted.first));
+        row.messages += 1;
+        row.bytes += bytes;
     }
 
     /// Transactions accepted so far.
@@ -124,76 +125,125 @@ impl Ledger {
         self.stats.messages
     }
 
+    /// Recipients of those.
+    pub fn recipients(&self) -> u64 {
+        self.stats.recipients
+    }
+
+    /// When the last message was accepted.
+    pub fn last(&self) -> Option<Instant> {
+        self.counted.map(|counted| counted.last)
+    }
+
     /// Different recipients that a marked message has come to.
     pub fn came(&self, token: Token) -> u32 {
-        self.deliveries.get(&token).copied().unwrap_or(0)
+        self.came.recipients(token)
     }
 
-    /// The counts; with `expect`, a file of the source's `--accepted`, also what is lost.
+    /// The counts; with `expect`, a file of the source's `--accepted`, also what is lost and how long the rest took.
     pub fn stats(&self, expect: Option<&Path>) -> Result<Stats> {
         let mut stats = self.stats.clone();
-        stats.tool = "sink";
-        stats.distinct = self.deliveries.len() as u64;
-        if let Some((first, last)) = self.span {
-            stats.seconds = (last - first).as_secs_f64();
+        stats.distinct = self.came.distinct();
+        if let Some(Counted { first, last, cpu }) = self.counted {
+            let time = last - first;
+            stats.first_ns = Some(self.opened.ns(first));
+            stats.last_ns = Some(self.opened.ns(last));
+            stats.seconds = time.as_secs_f64();
             stats.messages_per_second = stats.messages as f64 / stats.seconds.max(1e-6);
+            stats.recipients_per_second = stats.recipients as f64 / stats.seconds.max(1e-6);
+            stats.intervals = self.rows.clone().into_rows(time);
+            let cpu = cpu_time().saturating_sub(cpu);
+            stats.cpu_seconds = cpu.as_secs_f64();
+            stats.busy_share = busy_share(cpu, stats.threads, time);
         }
-        stats.lost = expect.map(|path| self.lost(path)).transpose()?;
+        if let Some(list) = expect {
+            stats.expect(&self.came, list)?;
+        }
         Ok(stats)
     }
-
-    /// Lines are `TOKEN RECIPIENTS`.
-    fn lost(&self, expect: &Path) -> Result<u64> {
-        let file = std::fs::File::open(expect).with_context(|| expect.display().to_string())?;
-        let mut lost = 0;
-        for line in std::io::BufReader::new(file).lines() {
-            let line = line?;
-            let (token, promised) = line.split_once(' ').context("TOKEN RECIPIENTS is expected")?;
-            let came = self.came(token.parse()?);
-            lost += u64::from(came < promised.trim().parse()?);
-        }
-        Ok(lost)
-    }
-}
-
-/// 64 bits name one delivery: among a million, two alike are as likely as 1 in 37 million.
-fn name(token: Token, recipient: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (token, recipient).hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mark::WARM_UP;
 
-    fn take(ledger: &mut Ledger, number: u64, recipients: &[&str]) {
+    fn ledger() -> Ledger {
+        Ledger::new(Duration::from_secs(1), 1)
+    }
+
+    fn take_at(ledger: &mut Ledger, number: u64, recipients: &[&str], at: Instant) {
         let recipients: Vec<String> = recipients.iter().map(|text| text.to_string()).collect();
         let finding = Finding::Whole(Token { run: 1, number });
         let taken = Taken { finding, bytes: 10, bare: 0, recipients: &recipients };
-        ledger.take(&taken, Instant::now());
+        ledger.take(&taken, at);
+    }
+
+    fn take(ledger: &mut Ledger, number: u64, recipients: &[&str]) {
+        take_at(ledger, number, recipients, Instant::now());
     }
 
     #[test]
     fn the_second_copy_for_a_recipient_is_a_duplicate_and_another_recipient_is_not() {
-        let mut ledger = Ledger::default();
+        let mut ledger = ledger();
         take(&mut ledger, 1, &["a", "b"]);
         take(&mut ledger, 1, &["c"]);
         take(&mut ledger, 2, &["a"]);
         assert_eq!(ledger.stats(None).unwrap().duplicates, 0);
         take(&mut ledger, 1, &["b"]);
+        take(&mut ledger, 1, &["a"]);
         let stats = ledger.stats(None).unwrap();
-        assert_eq!((stats.duplicates, stats.distinct, stats.messages), (1, 2, 4));
+        assert_eq!((stats.duplicates, stats.distinct, stats.messages), (2, 2, 5));
+        assert_eq!(ledger.came(Token { run: 1, number: 1 }), 3);
     }
 
     #[test]
     fn a_promised_message_that_did_not_come_to_all_its_recipients_is_lost() {
-        let mut ledger = Ledger::default();
+        let mut ledger = ledger();
         take(&mut ledger, 1, &["a", "b"]);
         take(&mut ledger, 2, &["a"]);
         let file = tempfile::NamedTempFile::new().unwrap();
         let [one, two, three] = [1, 2, 3].map(|number| Token { run: 1, number });
-        std::fs::write(file.path(), format!("{one} 2\n{two} 2\n{three} 1\n")).unwrap();
+        std::fs::write(file.path(), format!("{one} 2\n{two} 2 77\n{three} 1\n")).unwrap();
         assert_eq!(ledger.stats(Some(file.path())).unwrap().lost, Some(2));
+        std::fs::write(file.path(), format!("{one} 2 3 4\n")).unwrap();
+        assert!(ledger.stats(Some(file.path())).is_err());
+    }
+
+    #[test]
+    fn each_transaction_is_timed_from_the_moment_its_message_was_accepted() {
+        let mut ledger = ledger();
+        let start = Moment::now();
+        let after = |ms| start.at() + Duration::from_millis(ms);
+        take_at(&mut ledger, 1, &["a"], after(30));
+        take_at(&mut ledger, 1, &["b"], after(50));
+        take_at(&mut ledger, 2, &["a"], after(15));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let lines = [(1, 10), (2, 20)].map(|(number, ms)| {
+            format!("{} 1 {}\n", Token { run: 1, number }, start.ns(after(ms)))
+        });
+        std::fs::write(file.path(), lines.concat()).unwrap();
+        let stats = ledger.stats(Some(file.path())).unwrap();
+        let delay = stats.delay_ms.unwrap();
+        // Message 2 came before the source had read its 250: that is no time at all.
+        for (got, expected) in [(delay.min, 0.0), (delay.p50, 20.0), (delay.max, 40.0)] {
+            assert!((got - expected).abs() < 0.01, "{delay:?}");
+        }
+        assert!(stats.histograms.contains_key("arrive"));
+        let seconds = (stats.last_ns.unwrap() - stats.first_ns.unwrap()) as f64 / 1e9;
+        assert!((seconds - stats.seconds).abs() < 1e-6, "{seconds} {}", stats.seconds);
+    }
+
+    #[test]
+    fn what_warms_up_is_in_no_count_but_its_own() {
+        let mut ledger = ledger();
+        ledger.connected();
+        take(&mut ledger, WARM_UP, &["a"]);
+        ledger.connected();
+        take(&mut ledger, 0, &["a"]);
+        let stats = ledger.stats(None).unwrap();
+        assert_eq!((stats.warm_up, stats.messages, stats.distinct), (1, 1, 1));
+        assert_eq!((stats.recipients, stats.bytes, stats.duplicates), (1, 10, 0));
+        assert_eq!((stats.intervals[0].messages, stats.intervals[0].connections), (1, 1));
     }
 }

@@ -2,16 +2,19 @@
 //!
 //! Must never write to a disk unless told to, and never refuse or delay unless told to.
 
+mod came;
 mod fault;
 mod ledger;
 mod session;
+mod stats;
 
 use crate::mark::Token;
 use crate::net::{Listener, Place};
 use anyhow::{Context, Result};
-use fault::{Delay, Drop, Faults, Refuse};
-use ledger::{Ledger, Stats};
-use std::path::PathBuf;
+use fault::{Delay, Drop, Faults, Pace, Refuse};
+use ledger::Ledger;
+use stats::Stats;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -21,6 +24,10 @@ use tokio::sync::Notify;
 
 /// How long open connections may say goodbye after the last awaited message.
 const GOODBYE_TIME: Duration = Duration::from_millis(200);
+/// How often `--idle` is looked at, and a file of `--expect` that is not there yet.
+const LOOK_PERIOD: Duration = Duration::from_millis(20);
+/// How long the source has to write its file of `--expect` after the last message.
+const EXPECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long accepting rests after it failed (no descriptors left).
 const ACCEPT_REST: Duration = Duration::from_millis(20);
 
@@ -42,9 +49,12 @@ pub struct Options {
     /// Drop the connection: STAGE[:SHARE]; may be given again
     #[arg(long)]
     drop: Vec<Drop>,
-    /// Wait before a reply: [STAGE:]MILLISECONDS, without STAGE before that to the message
+    /// Wait before a reply: [STAGE:]MILLISECONDS[:SHARE], without STAGE before that to the message; may be given again
     #[arg(long)]
     delay: Vec<Delay>,
+    /// Take at most so many messages a second
+    #[arg(long)]
+    rate: Option<f64>,
     /// Do not offer PIPELINING
     #[arg(long)]
     no_pipelining: bool,
@@ -60,7 +70,8 @@ pub struct Options {
     /// Write each message, with its envelope above it, to a file in this directory
     #[arg(long)]
     dump: Option<PathBuf>,
-    /// A file of the source's --accepted: count what is lost
+    /// A file of the source's --accepted: count what is lost, and time how long the rest took. At the end the sink waits
+    /// ten seconds for it
     #[arg(long)]
     expect: Option<PathBuf>,
     /// Append the JSON line to this file; else it goes to the standard output
@@ -69,9 +80,18 @@ pub struct Options {
     /// Stop after this many messages
     #[arg(long)]
     until: Option<u64>,
-    /// Stop after this many seconds
+    /// Stop when messages have come for this many recipients
     #[arg(long)]
-    seconds: Option<u64>,
+    until_recipients: Option<u64>,
+    /// Stop when for this many seconds no message has come, after the first
+    #[arg(long, value_parser = crate::source::seconds)]
+    idle: Option<f64>,
+    /// Stop after this many seconds
+    #[arg(long, value_parser = crate::source::seconds)]
+    seconds: Option<f64>,
+    /// The length of a row of `intervals`, in seconds
+    #[arg(long, default_value = "1", value_parser = crate::source::seconds)]
+    every: f64,
 }
 
 /// What all sessions share.
@@ -80,6 +100,7 @@ struct Shared {
     size_max: u64,
     dump: Option<PathBuf>,
     until: Option<u64>,
+    until_recipients: Option<u64>,
     faults: Faults,
     ehlo: Vec<String>,
     ledger: Mutex<Ledger>,
@@ -90,12 +111,18 @@ impl Shared {
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn is_complete(&self, ledger: &Ledger) -> bool {
+        self.until.is_some_and(|until| ledger.messages() >= until)
+            || self.until_recipients.is_some_and(|until| ledger.recipients() >= until)
+    }
 }
 
-/// Runs until `--until`, `--seconds`, SIGTERM or SIGINT; then says its JSON line.
+/// Runs until it is told to stop, by an option or SIGTERM or SIGINT; then says its JSON line.
 pub fn run(options: Options) -> Result<()> {
-    let Options { expect, stats, seconds, listen, threads, .. } = &options;
-    let (expect, stats, seconds) = (expect.clone(), stats.clone(), *seconds);
+    let Options { expect, stats, seconds, idle, listen, threads, .. } = &options;
+    let (expect, stats) = (expect.clone(), stats.clone());
+    let end = End { seconds: *seconds, idle: *idle };
     let (listen, threads) = (listen.clone(), (*threads).max(1));
     let shared = Arc::new(shared(options)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -108,9 +135,13 @@ pub fn run(options: Options) -> Result<()> {
         for _ in 1..threads {
             more_threads(listen.clone(), shared.clone());
         }
-        let say = || say(&shared.ledger().stats(expect.as_deref())?, stats.as_deref());
-        wait(&shared, seconds, say).await?;
-        say()
+        let say_now = || say(&shared.ledger().stats(None)?, stats.as_deref());
+        wait(&shared, &end, say_now).await?;
+        if let Some(list) = &expect {
+            await_list(list).await;
+        }
+        let last = shared.ledger().stats(expect.as_deref())?;
+        say(&last, stats.as_deref())
     })
 }
 
@@ -176,19 +207,22 @@ fn shared(options: Options) -> Result<Shared> {
     if let Some(dump) = &options.dump {
         std::fs::create_dir_all(dump).with_context(|| dump.display().to_string())?;
     }
+    let ledger = Ledger::new(Duration::from_secs_f64(options.every), options.threads.max(1));
     Ok(Shared {
         ehlo: extensions(&options),
         lmtp: options.lmtp,
         size_max: options.size_max,
         dump: options.dump,
         until: options.until,
+        until_recipients: options.until_recipients,
         faults: Faults {
             refuse: options.refuse,
             drop: options.drop,
             delay: options.delay,
+            pace: options.rate.map(Pace::new),
             hurried: false.into(),
         },
-        ledger: Mutex::new(Ledger::default()),
+        ledger: Mutex::new(ledger),
         complete: Notify::new(),
     })
 }
@@ -242,18 +276,25 @@ fn accept_all(listener: Listener, shared: Arc<Shared>) {
     });
 }
 
+/// What ends a sink besides signals and counts, in seconds.
+struct End {
+    seconds: Option<f64>,
+    idle: Option<f64>,
+}
+
 /// Returns when the sink is to stop; says the counts at each SIGUSR1.
-async fn wait(shared: &Shared, seconds: Option<u64>, say: impl Fn() -> Result<()>) -> Result<()> {
+async fn wait(shared: &Shared, end: &End, say: impl Fn() -> Result<()>) -> Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let mut usr1 = signal(SignalKind::user_defined1())?;
-    let end = async {
-        match seconds {
-            Some(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
+    let time_is_over = async {
+        match end.seconds {
+            Some(seconds) => tokio::time::sleep(Duration::from_secs_f64(seconds)).await,
             None => std::future::pending().await,
         }
     };
-    tokio::pin!(end);
+    let idle = idle(shared, end.idle);
+    tokio::pin!(time_is_over, idle);
     loop {
         tokio::select! {
             _ = shared.complete.notified() => {
@@ -262,9 +303,31 @@ async fn wait(shared: &Shared, seconds: Option<u64>, say: impl Fn() -> Result<()
             }
             _ = term.recv() => return Ok(()),
             _ = int.recv() => return Ok(()),
-            _ = &mut end => return Ok(()),
+            _ = &mut time_is_over => return Ok(()),
+            _ = &mut idle => return Ok(()),
             _ = usr1.recv() => say()?,
         }
+    }
+}
+
+/// Returns when for so long no message has come, after the first.
+async fn idle(shared: &Shared, seconds: Option<f64>) {
+    let Some(seconds) = seconds else { return std::future::pending().await };
+    let idle = Duration::from_secs_f64(seconds);
+    loop {
+        tokio::time::sleep(LOOK_PERIOD).await;
+        let last = shared.ledger().last();
+        if last.is_some_and(|last| last.elapsed() >= idle) {
+            return;
+        }
+    }
+}
+
+/// The source writes its list when all is answered, which may be after the last message came here.
+async fn await_list(list: &Path) {
+    let end = tokio::time::Instant::now() + EXPECT_TIME_MAX;
+    while !list.exists() && tokio::time::Instant::now() < end {
+        tokio::time::sleep(LOOK_PERIOD).await;
     }
 }
 

@@ -9,6 +9,7 @@ use crate::mark::{Finding, Verifier};
 use crate::net::Stream;
 use crate::unstuff::Unstuff;
 use bytes::{Buf, BytesMut};
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -18,6 +19,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const READ_BYTES: usize = 64 * 1024;
 /// A longer command line ends the connection.
 const LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// What is about no address.
+const NOBODY: &[&str] = &[];
 
 /// Speaks with one client until it leaves or is dropped.
 pub async fn serve(stream: Stream, shared: &Shared) {
@@ -60,7 +64,7 @@ enum Flow {
 
 impl Session<'_> {
     async fn run(&mut self) -> io::Result<()> {
-        if self.allow(Stage::Connect, "").await?.is_none() {
+        if self.allow(Stage::Connect, NOBODY).await?.is_none() {
             self.flush().await?;
             return Ok(());
         }
@@ -103,7 +107,7 @@ impl Session<'_> {
     }
 
     async fn hello(&mut self, extended: bool) -> io::Result<Flow> {
-        match self.allow(Stage::Hello, "").await? {
+        match self.allow(Stage::Hello, NOBODY).await? {
             None => return Ok(Flow::Close),
             Some(false) => return Ok(Flow::Go),
             Some(true) => self.transaction = None,
@@ -121,7 +125,7 @@ impl Session<'_> {
     }
 
     async fn mail(&mut self, sender: &str) -> io::Result<Flow> {
-        match self.allow(Stage::Mail, sender).await? {
+        match self.allow(Stage::Mail, &[sender]).await? {
             None => return Ok(Flow::Close),
             Some(false) => return Ok(Flow::Go),
             Some(true) => {}
@@ -136,7 +140,7 @@ impl Session<'_> {
             self.reply(503, "5.5.1 MAIL first");
             return Ok(Flow::Go);
         }
-        match self.allow(Stage::Rcpt, recipient).await? {
+        match self.allow(Stage::Rcpt, &[recipient]).await? {
             None => return Ok(Flow::Close),
             Some(false) => return Ok(Flow::Go),
             Some(true) => {}
@@ -152,12 +156,15 @@ impl Session<'_> {
             self.reply(503, "5.5.1 RCPT first");
             return Ok(Flow::Go);
         }
-        match self.allow(Stage::Data, "").await? {
+        let mut transaction = self.transaction.take().expect("it has recipients");
+        match self.allow(Stage::Data, &transaction.recipients).await? {
             None => return Ok(Flow::Close),
-            Some(false) => return Ok(Flow::Go),
+            Some(false) => {
+                self.transaction = Some(transaction);
+                return Ok(Flow::Go);
+            }
             Some(true) => self.reply(354, "Go on"),
         }
-        let mut transaction = self.transaction.take().expect("it has recipients");
         let mut body = Body::open(self.shared, &transaction)?;
         let mut unstuff = Unstuff::new();
         loop {
@@ -166,7 +173,7 @@ impl Session<'_> {
                 break;
             }
             self.input.clear();
-            if !self.fill().await? || self.drops(Stage::Body) {
+            if !self.fill().await? || self.drops(Stage::Body, &transaction.recipients) {
                 return Ok(Flow::Close);
             }
         }
@@ -190,8 +197,11 @@ impl Session<'_> {
             transaction.body = Some(Body::open(self.shared, transaction)?);
         }
         while left > 0 {
-            if self.input.is_empty() && (!self.fill().await? || self.drops(Stage::Body)) {
-                return Ok(Flow::Close);
+            if self.input.is_empty() {
+                let to = transaction.as_ref().map_or(&[][..], |known| &known.recipients);
+                if !self.fill().await? || self.drops(Stage::Body, to) {
+                    return Ok(Flow::Close);
+                }
             }
             let now = self.input.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             let bytes = self.input.split_to(now);
@@ -212,41 +222,64 @@ impl Session<'_> {
         }
     }
 
-    /// The last byte is here: one reply, or with LMTP one for each recipient.
+    /// The last byte is here.
     async fn end(&mut self, transaction: Transaction) -> io::Result<Flow> {
-        let Transaction { mut recipients, body, .. } = transaction;
+        let Transaction { recipients, body, .. } = transaction;
         let body = body.expect("opened before its first byte");
         if body.bytes > self.shared.size_max {
             self.shared.ledger().refused();
             self.reply(552, "5.3.4 Too large");
             return Ok(Flow::Go);
         }
-        if self.shared.lmtp {
-            let mut accepted = Vec::with_capacity(recipients.len());
-            for recipient in recipients {
-                match self.allow(Stage::End, &recipient).await? {
-                    None => return Ok(Flow::Close),
-                    Some(false) => continue,
-                    Some(true) => self.reply(250, &format!("2.0.0 {recipient} Ok")),
-                }
-                accepted.push(recipient);
-            }
-            recipients = accepted;
-        } else {
-            match self.allow(Stage::End, "").await? {
-                None => return Ok(Flow::Close),
-                Some(false) => recipients.clear(),
-                Some(true) => self.reply(250, "2.0.0 Ok"),
-            }
+        self.await_turn().await?;
+        let accepted = match self.answer(&recipients).await? {
+            None => return Ok(Flow::Close),
+            Some(accepted) => accepted,
+        };
+        if !accepted.is_empty() {
+            self.take(body, &accepted).await?;
         }
-        if !recipients.is_empty() {
-            self.take(body, &recipients).await?;
-        }
-        if self.drops(Stage::After) {
+        if self.drops(Stage::After, &recipients) {
             self.flush().await?;
             return Ok(Flow::Close);
         }
         Ok(Flow::Go)
+    }
+
+    /// One reply, or with LMTP one for each recipient; returns those for whom it is 250, `None` to drop the connection.
+    async fn answer<'r>(
+        &mut self,
+        recipients: &'r [String],
+    ) -> io::Result<Option<Cow<'r, [String]>>> {
+        if !self.shared.lmtp {
+            return Ok(self.allow(Stage::End, recipients).await?.map(|allowed| match allowed {
+                false => Cow::Borrowed(&[][..]),
+                true => {
+                    self.reply(250, "2.0.0 Ok");
+                    Cow::Borrowed(recipients)
+                }
+            }));
+        }
+        let mut accepted = Vec::with_capacity(recipients.len());
+        for recipient in recipients {
+            match self.allow(Stage::End, std::slice::from_ref(recipient)).await? {
+                None => return Ok(None),
+                Some(false) => continue,
+                Some(true) => self.reply(250, &format!("2.0.0 {recipient} Ok")),
+            }
+            accepted.push(recipient.clone());
+        }
+        Ok(Some(Cow::Owned(accepted)))
+    }
+
+    /// `--rate`: a message's turn comes when those before it have had theirs.
+    async fn await_turn(&mut self) -> io::Result<()> {
+        let wait = self.shared.faults.wait();
+        if !wait.is_zero() {
+            self.flush().await?;
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
     }
 
     /// Counted only now, when the 250 is on its way; a client that is gone gets it never.
@@ -256,7 +289,7 @@ impl Session<'_> {
         let complete = {
             let mut ledger = self.shared.ledger();
             ledger.take(&taken, Instant::now());
-            self.shared.until.is_some_and(|until| ledger.messages() >= until)
+            self.shared.is_complete(&ledger)
         };
         if complete {
             self.flush().await?;
@@ -266,13 +299,17 @@ impl Session<'_> {
     }
 
     /// `None`: drop the connection. `Some(false)`: it was refused.
-    async fn allow(&mut self, stage: Stage, address: &str) -> io::Result<Option<bool>> {
-        let delay = self.shared.faults.delay(stage);
+    async fn allow(
+        &mut self,
+        stage: Stage,
+        addresses: &[impl AsRef<str>],
+    ) -> io::Result<Option<bool>> {
+        let delay = self.shared.faults.delay(stage, addresses);
         if !delay.is_zero() {
             self.flush().await?;
             tokio::time::sleep(delay).await;
         }
-        match self.shared.faults.act(stage, address) {
+        match self.shared.faults.act(stage, addresses) {
             Act::Go => Ok(Some(true)),
             Act::Drop => {
                 self.shared.ledger().dropped();
@@ -282,13 +319,14 @@ impl Session<'_> {
             Act::Refuse(code) => {
                 self.shared.ledger().refused();
                 self.reply(code, &format!("{}.7.1 Refused as told", code / 100));
-                Ok((stage != Stage::Connect).then_some(false))
+                // RFC 5321 3.8: who says 421 closes.
+                Ok((stage != Stage::Connect && code != 421).then_some(false))
             }
         }
     }
 
-    fn drops(&mut self, stage: Stage) -> bool {
-        let drops = self.shared.faults.act(stage, "") == Act::Drop;
+    fn drops(&self, stage: Stage, addresses: &[String]) -> bool {
+        let drops = self.shared.faults.act(stage, addresses) == Act::Drop;
         if drops {
             self.shared.ledger().dropped();
         }

@@ -1,22 +1,28 @@
 //! The source: sends marked messages over many sessions at once and times each.
 //!
-//! Must never be slower than what it measures: no message is built whole, no lock is on the way.
+//! Must never be slower than what it measures: no message is built whole, no lock is fought for.
 
+mod draw;
+mod load;
 mod message;
+mod recipients;
 mod session;
+mod sizes;
+mod table;
 mod tally;
+mod wire;
 
 use crate::net::Place;
 use anyhow::{Context, Result};
-use message::Template;
+use message::Letters;
+use recipients::{Recipients, Template};
+use sizes::Sizes;
 use std::net::IpAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-use tally::Tally;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tally::{Frame, Tally};
 
+pub use load::{Load, Sent, random_name};
 pub use tally::Promise;
 
 /// What the source is told on its command line.
@@ -30,24 +36,44 @@ pub struct Options {
     /// Sessions at once
     #[arg(short, long, default_value_t = 1)]
     sessions: usize,
-    /// Messages in all
-    #[arg(short, long, default_value_t = 1)]
-    messages: u64,
+    /// Messages in all; else one, or with --seconds as many as there is time for
+    #[arg(short, long)]
+    messages: Option<u64>,
+    /// Begin no message after this many seconds
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Send so many messages first that are not counted, and start the clock when all are answered
+    #[arg(long, default_value_t = 0)]
+    warm_up: u64,
     /// Messages over one connection; 0: as many as there are
     #[arg(short = 'd', long, default_value_t = 1)]
     per_connection: u64,
     /// Recipients of each message
     #[arg(short, long, default_value_t = 1)]
     recipients: u32,
-    /// Bytes of each message, header included
-    #[arg(short = 'l', long, default_value_t = 4096)]
-    size: usize,
+    /// Bytes of each message, header included: 4096, or 1k:50,4k:30,100k:20 (with weights), or
+    /// lognormal:MEDIAN:SIGMA[:MAX]
+    #[arg(short = 'l', long, alias = "size", default_value = "4096")]
+    sizes: Sizes,
+    /// Send the files of this directory instead, each one message
+    #[arg(long, conflicts_with = "sizes")]
+    messages_from: Option<PathBuf>,
+    /// Choose among those files by chance, not in the order of their names
+    #[arg(long, requires = "messages_from")]
+    at_random: bool,
+    /// What chooses sizes, files and recipients
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// MAIL FROM
     #[arg(short, long, default_value = "source@lab.test")]
     from: String,
-    /// RCPT TO; {n} is the recipient's number in its message, {m} the message's
+    /// RCPT TO: TEMPLATE[:WEIGHT], given several times one is drawn for each recipient; {n} is the recipient's number in
+    /// its message, {m} the message's, {r} drawn below --spread, {d} counts through --spread
     #[arg(short, long, default_value = "user{n}@sink.test")]
-    to: String,
+    to: Vec<Template>,
+    /// How many numbers {r} and {d} have
+    #[arg(long, default_value_t = 1)]
+    spread: u64,
     /// Send by BDAT in one chunk (RFC 3030) instead of DATA
     #[arg(long)]
     bdat: bool,
@@ -78,122 +104,69 @@ pub struct Options {
     /// The run's name, 16 hexadecimal digits; else drawn at random
     #[arg(long, value_parser = |text: &str| u64::from_str_radix(text, 16))]
     run: Option<u64>,
-    /// Write the token and the recipients of each message that got 250 to this file
+    /// Write token, recipients and the moment of its 250 for each accepted message to this file, when all is done
     #[arg(long)]
     accepted: Option<PathBuf>,
+    /// The length of a row of `intervals`, in seconds
+    #[arg(long, default_value = "1", value_parser = seconds)]
+    every: f64,
+    /// Print the rows on the standard error as they come
+    #[arg(long)]
+    table: bool,
 }
 
-/// What all sessions share.
-struct Plan {
-    options: Options,
-    template: Template,
-    next: AtomicU64,
-    stopped: AtomicBool,
-    start: Instant,
+/// A time that can be added to a clock's.
+pub fn seconds(text: &str) -> Result<f64> {
+    let seconds: f64 = text.parse()?;
+    anyhow::ensure!(seconds > 0.0 && seconds <= 1e9, "a number of seconds above 0 is expected");
+    Ok(seconds)
 }
 
-impl Plan {
-    /// The number of the next message to send, and when it is due.
-    fn next(&self) -> Option<(u64, Option<Instant>)> {
-        if self.stopped.load(Relaxed) {
-            return None;
+impl Options {
+    /// No more are begun.
+    fn messages(&self) -> u64 {
+        self.messages.unwrap_or(if self.seconds.is_some() { u64::MAX } else { 1 })
+    }
+
+    fn every(&self) -> Duration {
+        Duration::from_secs_f64(self.every)
+    }
+
+    fn letters(&self, run: u64) -> Result<Letters> {
+        match &self.messages_from {
+            Some(directory) => Letters::real(run, self.seed, directory, self.at_random),
+            None => Ok(Letters::made(run, self.seed, &self.from, self.sizes.clone())),
         }
-        let number = self.next.fetch_add(1, Relaxed);
-        let due = |rate: f64| self.start + Duration::from_secs_f64(number as f64 / rate.max(1e-6));
-        (number < self.options.messages).then(|| (number, self.options.rate.map(due)))
+    }
+
+    fn recipients(&self) -> Result<Recipients> {
+        Recipients::new(&self.to, self.recipients, self.spread, self.seed)
     }
 }
 
 /// Sends everything, then says its JSON line. An error where not every message got its 250.
 pub fn run(options: Options) -> Result<()> {
     let accepted = options.accepted.clone();
-    let messages = options.messages;
-    let Sent { run, tally, time } = Load::start(options).finish()?;
+    let Sent { tally, frame, .. } = Load::start(options)?.finish()?;
     if let Some(path) = accepted {
-        let file = std::fs::File::create(&path).with_context(|| path.display().to_string())?;
-        tally.write_accepted(run, &mut std::io::BufWriter::new(file))?;
+        write_accepted(&tally, &frame, &path)?;
     }
-    let summary = tally.summary(run, messages, time);
+    let summary = tally.summary(&frame);
     println!("{}", serde_json::to_string(&summary)?);
-    anyhow::ensure!(
-        summary.not_accepted == 0,
-        "{} of {messages} messages were not accepted",
-        summary.not_accepted
-    );
+    let (missed, begun) = (summary.not_accepted, summary.accepted + summary.not_accepted);
+    anyhow::ensure!(missed == 0, "{missed} of {begun} messages were not accepted");
     Ok(())
 }
 
-/// A run of the source under way.
-pub struct Load {
-    run: u64,
-    plan: Arc<Plan>,
-    workers: Vec<JoinHandle<Result<Tally>>>,
-}
-
-/// What a run has come to.
-pub struct Sent {
-    /// The run's name, as in its tokens.
-    pub run: u64,
-    /// Everything counted.
-    pub tally: Tally,
-    /// From the start to the last reply.
-    pub time: Duration,
-}
-
-impl Load {
-    /// Begins to send.
-    pub fn start(options: Options) -> Load {
-        let run = options.run.unwrap_or_else(random_name);
-        let template = Template::new(run, &options.from, options.size);
-        let threads = options.threads.clamp(1, options.sessions.max(1));
-        let plan = Arc::new(Plan {
-            options,
-            template,
-            next: AtomicU64::new(0),
-            stopped: AtomicBool::new(false),
-            start: Instant::now(),
-        });
-        let workers = (0..threads).map(|thread| {
-            let plan = plan.clone();
-            std::thread::spawn(move || worker(&plan, thread, threads))
-        });
-        let workers = workers.collect();
-        Load { run, plan, workers }
+/// The file is there when it is whole: a sink may wait for it.
+fn write_accepted(tally: &Tally, frame: &Frame, path: &Path) -> Result<()> {
+    if path.exists() && !path.is_file() {
+        let file = std::fs::File::options().write(true).open(path)?; // a pipe, or the terminal
+        return Ok(tally.write_accepted(frame, &mut std::io::BufWriter::new(file))?);
     }
-
-    /// No message is begun any more.
-    pub fn stop(&self) {
-        self.plan.stopped.store(true, Relaxed);
-    }
-
-    /// Waits until each message that was begun has its ending.
-    pub fn finish(self) -> Result<Sent> {
-        let mut tally = Tally::default();
-        for worker in self.workers {
-            tally.merge(worker.join().expect("a session does not panic")?);
-        }
-        Ok(Sent { run: self.run, tally, time: self.plan.start.elapsed() })
-    }
-}
-
-/// Runs every `threads`-th session.
-fn worker(plan: &Arc<Plan>, thread: usize, threads: usize) -> Result<Tally> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let sessions: Vec<_> = (thread..plan.options.sessions.max(1))
-            .step_by(threads)
-            .map(|session| tokio::spawn(session::run(plan.clone(), session)))
-            .collect();
-        let mut tally = Tally::default();
-        for session in sessions {
-            tally.merge(session.await?);
-        }
-        Ok(tally)
-    })
-}
-
-/// A name that no other run has: the standard library's random hash keys.
-pub fn random_name() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::hash::RandomState::new().build_hasher().finish()
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    let file = std::fs::File::create(&unfinished).with_context(|| path.display().to_string())?;
+    tally.write_accepted(frame, &mut std::io::BufWriter::new(file))?;
+    std::fs::rename(unfinished, path).with_context(|| path.display().to_string())
 }

@@ -2,296 +2,334 @@
 //!
 //! Must never send the next message before the last one is answered, or call one accepted early.
 
-use super::Plan;
-use super::tally::{Ending, Tally};
-use crate::net::Stream;
-use bytes::{Buf, BytesMut};
-use std::fmt::Write as _;
-use std::io::{self, ErrorKind};
+use super::load::{Part, Plan, SharedTally, lock};
+use super::message::{Edges, Middle};
+use super::tally::{Accepted, Ending};
+use super::wire::{Patience, Wire};
+use crate::mark::WARM_UP;
+use std::io::{self, ErrorKind, Write as _};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Bodies up to this size go out in one write with their edges.
 const JOIN_BYTES_MAX: usize = 256 * 1024;
-/// A longer reply line is no reply.
-const REPLY_BYTES_MAX: usize = 64 * 1024;
 /// Between two tries of one message.
 const RETRY_REST: Duration = Duration::from_millis(20);
 
-/// Sends messages until none are left.
-pub async fn run(plan: Arc<Plan>, session: usize) -> Tally {
+/// What the sessions of one thread share.
+pub struct Worker {
+    /// Everybody's.
+    pub plan: Arc<Plan>,
+    /// The thread's own.
+    pub tally: Arc<SharedTally>,
+}
+
+/// Sends messages until none are left to begin.
+pub async fn run(worker: Arc<Worker>, session: usize, part: Part) {
+    let plan = &worker.plan;
     let from = &plan.options.source_address;
-    let from = (!from.is_empty()).then(|| from[session % from.len()]);
-    let mut tally = Tally::default();
-    let mut connection = None;
-    while let Some((number, due)) = plan.next() {
-        if let Some(due) = due {
+    let mut session = Session {
+        worker: &worker,
+        from: (!from.is_empty()).then(|| from[session % from.len()]),
+        patience: Patience::new(Duration::from_secs(plan.options.timeout)),
+        kept: None,
+        output: Vec::new(),
+        edges: Edges::default(),
+    };
+    while let Some(next) = plan.next(part) {
+        if let Some(due) = next.due {
             tokio::time::sleep_until(due.into()).await;
         }
         // With a rate, waiting for a free session is part of the latency.
-        let begun = due.unwrap_or_else(Instant::now);
-        let give_up = Instant::now() + Duration::from_secs(plan.options.retry);
-        loop {
-            let ending = try_once(&plan, &mut connection, from, number, &mut tally).await;
-            tally.count(number, &ending, begun.elapsed());
-            if matches!(ending, Ending::Accepted(_)) || Instant::now() >= give_up {
-                break;
-            }
-            tokio::time::sleep(RETRY_REST).await;
-        }
+        let begun = next.due.unwrap_or_else(Instant::now);
+        lock(&worker.tally).begin();
+        session.send(next.number, begun).await;
     }
-    if let Some(connection) = connection {
-        connection.quit(&plan).await;
+    if let Some(connection) = session.kept.take() {
+        session.quit(connection).await;
     }
-    tally
 }
 
-/// One try; keeps the connection where it may be used again.
-async fn try_once(
-    plan: &Plan,
-    kept: &mut Option<Connection>,
-    from: Option<std::net::IpAddr>,
-    number: u64,
-    tally: &mut Tally,
-) -> Ending {
-    let mut connection = match kept.take() {
-        Some(connection) => connection,
-        None => match Connection::open(plan, from, tally).await {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(code)) => return Ending::Refused(code),
-            Err(_) => return Ending::Broken,
-        },
-    };
-    match connection.send(plan, number).await {
-        Ok(ending) => {
-            connection.sent += 1;
-            let last = plan.options.per_connection;
-            if last != 0 && connection.sent >= last {
-                connection.quit(plan).await;
-            } else if matches!(ending, Ending::Accepted(_)) || connection.reset().await.is_ok() {
-                *kept = Some(connection);
-            }
-            ending
-        }
-        Err(_) if connection.ambiguous => Ending::Ambiguous,
-        Err(_) => Ending::Broken,
-    }
+struct Session<'a> {
+    worker: &'a Worker,
+    from: Option<IpAddr>,
+    patience: Patience,
+    /// The connection that may be used again.
+    kept: Option<Connection>,
+    /// What goes out next.
+    output: Vec<u8>,
+    edges: Edges,
 }
 
 struct Connection {
-    stream: Stream,
-    input: BytesMut,
-    timeout: Duration,
+    wire: Wire,
+    opened: Instant,
     /// Messages tried over it.
     sent: u64,
     /// The last byte of a message is on its way and its reply is not here.
     ambiguous: bool,
+    /// The server takes bytes above 127 (RFC 6152).
+    eight_bit: bool,
 }
 
-impl Connection {
+/// How the recipients of one message fared.
+#[derive(Default)]
+struct Counted {
+    accepted: u32,
+    refused: u32,
+    first_refusal: Option<u16>,
+}
+
+impl Counted {
+    fn count(&mut self, code: u16) {
+        if code / 100 == 2 {
+            self.accepted += 1;
+        } else {
+            self.refused += 1;
+            self.first_refusal.get_or_insert(code);
+        }
+    }
+
+    fn refusal(&self, code: u16) -> Ending {
+        Ending::Refused(self.first_refusal.unwrap_or(code))
+    }
+}
+
+impl Session<'_> {
+    fn plan(&self) -> &Plan {
+        &self.worker.plan
+    }
+
+    /// Tries until the message is accepted or its time is over.
+    async fn send(&mut self, number: u64, begun: Instant) {
+        let give_up = Duration::from_secs(self.plan().options.retry);
+        let first = Instant::now();
+        loop {
+            let ending = self.try_once(number).await;
+            lock(&self.worker.tally).count(number, &ending, begun);
+            if matches!(ending, Ending::Accepted(_)) || first.elapsed() >= give_up {
+                return;
+            }
+            tokio::time::sleep(RETRY_REST).await;
+        }
+    }
+
+    /// One try; keeps the connection where it may be used again.
+    async fn try_once(&mut self, number: u64) -> Ending {
+        let mut connection = match self.kept.take() {
+            Some(connection) => connection,
+            None => match self.open().await {
+                Ok(Ok(connection)) => connection,
+                Ok(Err(code)) => return Ending::Refused(code),
+                Err(_) => return Ending::Broken,
+            },
+        };
+        match self.transact(&mut connection, number).await {
+            Ok(ending) => {
+                connection.sent += 1;
+                let last = self.plan().options.per_connection;
+                if last != 0 && connection.sent >= last {
+                    self.quit(connection).await;
+                } else if matches!(ending, Ending::Accepted(_))
+                    || self.reset(&mut connection).await.is_ok()
+                {
+                    self.kept = Some(connection);
+                }
+                ending
+            }
+            Err(_) if connection.ambiguous => Ending::Ambiguous,
+            Err(_) => Ending::Broken,
+        }
+    }
+
     /// Connects and says hello; the inner error is the refusing reply's code.
-    async fn open(
-        plan: &Plan,
-        from: Option<std::net::IpAddr>,
-        tally: &mut Tally,
-    ) -> io::Result<Result<Connection, u16>> {
-        let options = &plan.options;
-        let timeout = Duration::from_secs(options.timeout);
-        let stream = tokio::time::timeout(timeout, options.target.connect(from)).await??;
-        tally.connections += 1;
-        let input = BytesMut::with_capacity(4096);
-        let mut connection = Connection { stream, input, timeout, sent: 0, ambiguous: false };
-        let greeting = connection.reply().await?;
+    async fn open(&mut self) -> io::Result<Result<Connection, u16>> {
+        let worker = self.worker;
+        let options = &worker.plan.options;
+        let opened = Instant::now();
+        let stream = self.patience.wait(options.target.connect(self.from)).await?;
+        let mut wire = Wire::new(stream);
+        lock(&worker.tally).connected(Instant::now());
+        let greeting = wire.reply(&mut self.patience).await?;
         if greeting != 220 {
             return Ok(Err(greeting));
         }
         let verb = if options.lmtp { "LHLO" } else { "EHLO" };
-        connection.write(format!("{verb} {}\r\n", options.hello).as_bytes()).await?;
-        match connection.reply().await? {
-            250 => Ok(Ok(connection)),
-            code => Ok(Err(code)),
+        let hello = format!("{verb} {}\r\n", options.hello);
+        wire.write(&mut self.patience, hello.as_bytes()).await?;
+        let mut eight_bit = false;
+        let look = |line: &[u8]| eight_bit |= line[4.min(line.len())..].starts_with(b"8BITMIME");
+        let code = wire.reply_with(&mut self.patience, look).await?;
+        if code != 250 {
+            return Ok(Err(code));
         }
+        Ok(Ok(Connection { wire, opened, sent: 0, ambiguous: false, eight_bit }))
     }
 
-    async fn send(&mut self, plan: &Plan, number: u64) -> io::Result<Ending> {
+    async fn transact(&mut self, to: &mut Connection, number: u64) -> io::Result<Ending> {
+        let plan = &self.worker.plan;
         let options = &plan.options;
-        let mut commands = format!("MAIL FROM:<{}>\r\n", options.from);
+        let (middle, bytes) = plan.letters.write(number, &mut self.edges);
+        let body = if middle.eight_bit && to.eight_bit { " BODY=8BITMIME" } else { "" };
+        self.output.clear();
+        // Writing to a Vec cannot fail.
+        let _ = write!(self.output, "MAIL FROM:<{}>{body}\r\n", options.from);
+        let mut counted = Counted::default();
         if !options.pipelining {
-            self.write(commands.as_bytes()).await?;
-            commands.clear();
-            let code = self.reply().await?;
+            let code = self.ask(to).await?;
             if code != 250 {
                 return Ok(Ending::Refused(code));
             }
         }
-        let mut recipients = 0;
-        let mut refusal = None;
         for n in 0..options.recipients {
-            let to = options.to.replace("{n}", &n.to_string()).replace("{m}", &number.to_string());
-            // Writing to a String cannot fail.
-            let _ = write!(commands, "RCPT TO:<{to}>\r\n");
+            self.output.extend_from_slice(b"RCPT TO:<");
+            plan.recipients.write(&mut self.output, number & !WARM_UP, n);
+            self.output.extend_from_slice(b">\r\n");
             if !options.pipelining {
-                self.write(commands.as_bytes()).await?;
-                commands.clear();
-                count(self.reply().await?, &mut recipients, &mut refusal);
+                counted.count(self.ask(to).await?);
             }
         }
-        if !options.pipelining && recipients == 0 {
-            return Ok(Ending::Refused(refusal.unwrap_or(0)));
+        if !options.pipelining && counted.accepted == 0 {
+            return Ok(counted.refusal(0));
         }
-        if options.bdat {
-            self.send_bdat(plan, number, commands, recipients, refusal).await
+        let ending = if options.bdat {
+            self.send_bdat(to, middle, &mut counted).await?
         } else {
-            self.send_data(plan, number, commands, recipients, refusal).await
+            self.send_data(to, middle, &mut counted).await?
+        };
+        match ending {
+            Some(ending) => Ok(ending),
+            None => self.end(to, &counted, bytes).await,
         }
     }
 
-    /// `commands` are those not yet sent: all with pipelining, none without.
+    /// `output` is what was not sent yet: all commands with pipelining, none without. Returns an ending where it came
+    /// before the message's.
     async fn send_data(
         &mut self,
-        plan: &Plan,
-        number: u64,
-        mut commands: String,
-        mut recipients: u32,
-        mut refusal: Option<u16>,
-    ) -> io::Result<Ending> {
-        commands.push_str("DATA\r\n");
-        self.write(commands.as_bytes()).await?;
-        if plan.options.pipelining {
-            self.envelope_replies(plan, &mut recipients, &mut refusal).await?;
+        to: &mut Connection,
+        middle: Middle<'_>,
+        counted: &mut Counted,
+    ) -> io::Result<Option<Ending>> {
+        self.output.extend_from_slice(b"DATA\r\n");
+        self.write_output(to).await?;
+        if self.plan().options.pipelining {
+            self.envelope_replies(to, counted).await?;
         }
-        let code = self.reply().await?;
+        let code = to.wire.reply(&mut self.patience).await?;
         if code != 354 {
-            return Ok(Ending::Refused(refusal.unwrap_or(code)));
+            return Ok(Some(counted.refusal(code)));
         }
-        if recipients == 0 {
+        if counted.accepted == 0 {
             // Only a server that takes DATA without recipients comes here: an empty message.
-            self.write(b".\r\n").await?;
-            let code = self.reply().await?;
-            return Ok(Ending::Refused(refusal.unwrap_or(code)));
+            to.wire.write(&mut self.patience, b".\r\n").await?;
+            let code = to.wire.reply(&mut self.patience).await?;
+            return Ok(Some(counted.refusal(code)));
         }
-        let edges = plan.template.edges(number);
-        let tail = edges.tail + ".\r\n";
-        self.write_body(edges.head.as_bytes(), plan.template.middle(true), tail.as_bytes()).await?;
-        self.end(plan, recipients).await
+        self.edges.tail.extend_from_slice(b".\r\n");
+        self.write_body(to, middle.stuffed).await?;
+        Ok(None)
     }
 
     async fn send_bdat(
         &mut self,
-        plan: &Plan,
-        number: u64,
-        mut commands: String,
-        mut recipients: u32,
-        mut refusal: Option<u16>,
-    ) -> io::Result<Ending> {
-        let edges = plan.template.edges(number);
-        let middle = plan.template.middle(false);
-        let bytes = edges.head.len() + middle.len() + edges.tail.len();
-        // Writing to a String cannot fail.
-        let _ = write!(commands, "BDAT {bytes} LAST\r\n{}", edges.head);
-        self.write_body(commands.as_bytes(), middle, edges.tail.as_bytes()).await?;
-        if plan.options.pipelining {
-            self.envelope_replies(plan, &mut recipients, &mut refusal).await?;
+        to: &mut Connection,
+        middle: Middle<'_>,
+        counted: &mut Counted,
+    ) -> io::Result<Option<Ending>> {
+        let bytes = self.edges.head.len() + middle.plain.len() + self.edges.tail.len();
+        // Writing to a Vec cannot fail.
+        let _ = write!(self.output, "BDAT {bytes} LAST\r\n");
+        self.write_body(to, middle.plain).await?;
+        if self.plan().options.pipelining {
+            self.envelope_replies(to, counted).await?;
         }
-        if recipients == 0 {
-            self.ambiguous = false;
-            let code = self.reply().await?;
-            return Ok(Ending::Refused(refusal.unwrap_or(code)));
+        if counted.accepted == 0 {
+            to.ambiguous = false;
+            let code = to.wire.reply(&mut self.patience).await?;
+            return Ok(Some(counted.refusal(code)));
         }
-        self.end(plan, recipients).await
+        Ok(None)
     }
 
     async fn envelope_replies(
         &mut self,
-        plan: &Plan,
-        recipients: &mut u32,
-        refusal: &mut Option<u16>,
+        to: &mut Connection,
+        counted: &mut Counted,
     ) -> io::Result<()> {
-        let mail = self.reply().await?;
+        let mail = to.wire.reply(&mut self.patience).await?;
         if mail != 250 {
-            *refusal = Some(mail);
+            counted.first_refusal = Some(mail);
         }
-        for _ in 0..plan.options.recipients {
-            count(self.reply().await?, recipients, refusal);
+        for _ in 0..self.plan().options.recipients {
+            counted.count(to.wire.reply(&mut self.patience).await?);
         }
         Ok(())
     }
 
     /// The reply to the message; with LMTP one for each accepted recipient.
-    async fn end(&mut self, plan: &Plan, recipients: u32) -> io::Result<Ending> {
-        let replies = if plan.options.lmtp { recipients } else { 1 };
-        let (mut accepted, mut refusal) = (0, None);
-        for _ in 0..replies {
-            count(self.reply().await?, &mut accepted, &mut refusal);
+    async fn end(
+        &mut self,
+        to: &mut Connection,
+        counted: &Counted,
+        bytes: u64,
+    ) -> io::Result<Ending> {
+        let lmtp = self.plan().options.lmtp;
+        let mut replies = Counted::default();
+        for _ in 0..if lmtp { counted.accepted } else { 1 } {
+            replies.count(to.wire.reply(&mut self.patience).await?);
         }
-        self.ambiguous = false;
-        if accepted == 0 {
-            return Ok(Ending::Refused(refusal.unwrap_or(0)));
+        to.ambiguous = false;
+        if replies.accepted == 0 {
+            return Ok(replies.refusal(0));
         }
-        Ok(Ending::Accepted(if plan.options.lmtp { accepted } else { recipients }))
+        let recipients = if lmtp { replies.accepted } else { counted.accepted };
+        let refused = counted.refused + replies.refused;
+        let (sent, at) = (to.wire.written, Instant::now());
+        Ok(Ending::Accepted(Accepted { recipients, refused, bytes, sent, at }))
     }
 
-    async fn write_body(&mut self, head: &[u8], middle: &[u8], tail: &[u8]) -> io::Result<()> {
+    /// What is left of `output`, then the message between its edges.
+    async fn write_body(&mut self, to: &mut Connection, middle: &[u8]) -> io::Result<()> {
+        self.output.extend_from_slice(&self.edges.head);
         if middle.len() <= JOIN_BYTES_MAX {
-            let whole = [head, middle, tail].concat();
-            self.ambiguous = true;
-            return self.write(&whole).await;
+            self.output.extend_from_slice(middle);
+        } else {
+            self.write_output(to).await?;
+            to.wire.write(&mut self.patience, middle).await?;
         }
-        self.write(head).await?;
-        self.write(middle).await?;
-        self.ambiguous = true;
-        self.write(tail).await
+        self.output.extend_from_slice(&self.edges.tail);
+        to.ambiguous = true;
+        self.write_output(to).await
     }
 
-    async fn reset(&mut self) -> io::Result<()> {
-        self.write(b"RSET\r\n").await?;
-        match self.reply().await? {
+    /// Sends `output` and reads one reply.
+    async fn ask(&mut self, to: &mut Connection) -> io::Result<u16> {
+        self.write_output(to).await?;
+        to.wire.reply(&mut self.patience).await
+    }
+
+    async fn write_output(&mut self, to: &mut Connection) -> io::Result<()> {
+        to.wire.write(&mut self.patience, &self.output).await?;
+        self.output.clear();
+        Ok(())
+    }
+
+    async fn reset(&mut self, connection: &mut Connection) -> io::Result<()> {
+        connection.wire.write(&mut self.patience, b"RSET\r\n").await?;
+        match connection.wire.reply(&mut self.patience).await? {
             250 => Ok(()),
             _ => Err(ErrorKind::InvalidData.into()),
         }
     }
 
     /// Errors do not matter any more: every message has its ending.
-    async fn quit(mut self, plan: &Plan) {
-        let sent = self.write(b"QUIT\r\n").await;
-        if sent.is_ok() && !plan.options.no_wait_for_quit {
-            let _ = self.reply().await;
+    async fn quit(&mut self, mut connection: Connection) {
+        let sent = connection.wire.write(&mut self.patience, b"QUIT\r\n").await;
+        if sent.is_ok() && !self.plan().options.no_wait_for_quit {
+            let _ = connection.wire.reply(&mut self.patience).await;
         }
-    }
-
-    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        tokio::time::timeout(self.timeout, self.stream.write_all(bytes)).await?
-    }
-
-    /// The code of the next reply, all its lines read (RFC 5321 4.2).
-    async fn reply(&mut self) -> io::Result<u16> {
-        loop {
-            while let Some(end) = memchr::memchr(b'\n', &self.input) {
-                let line = &self.input[..end];
-                let code = line.get(..3).and_then(|code| std::str::from_utf8(code).ok());
-                let code = code.and_then(|code| code.parse().ok()).ok_or(ErrorKind::InvalidData)?;
-                let more = line.get(3) == Some(&b'-');
-                self.input.advance(end + 1);
-                if !more {
-                    return Ok(code);
-                }
-            }
-            if self.input.len() > REPLY_BYTES_MAX {
-                return Err(ErrorKind::InvalidData.into());
-            }
-            let read = self.stream.read_buf(&mut self.input);
-            if tokio::time::timeout(self.timeout, read).await?? == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-        }
-    }
-}
-
-fn count(code: u16, accepted: &mut u32, refusal: &mut Option<u16>) {
-    if code / 100 == 2 {
-        *accepted += 1;
-    } else {
-        refusal.get_or_insert(code);
+        lock(&self.worker.tally).left(connection.opened.elapsed());
     }
 }

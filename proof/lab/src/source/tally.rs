@@ -1,8 +1,10 @@
-//! What a source has counted: promises, refusals, latencies.
+//! What a source has counted: promises, refusals, latencies, rows over time.
 //!
 //! Must never call a message accepted that did not get its 250.
 
+use crate::gauge::{Moment, Percentiles, Rows, Times, sample_us};
 use crate::mark::Token;
+use report::record::Minute;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,14 +13,29 @@ use std::time::{Duration, Instant};
 /// How one try to send a message ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// 250 for the message, and for this many recipients.
-    Accepted(u32),
+    /// It got its 250.
+    Accepted(Accepted),
     /// The first reply that stood in the way.
     Refused(u16),
     /// Sent to the last byte, no reply: nobody knows.
     Ambiguous,
     /// The connection failed before the last byte was sent.
     Broken,
+}
+
+/// What is known about a message that got its 250.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Recipients that the 250 is for.
+    pub recipients: u32,
+    /// Those that were refused.
+    pub refused: u32,
+    /// Bytes of the message, dots not stuffed.
+    pub bytes: u64,
+    /// When its last byte was given to the kernel.
+    pub sent: Instant,
+    /// When the 250 was read.
+    pub at: Instant,
 }
 
 /// One message that got its 250.
@@ -32,28 +49,37 @@ pub struct Promise {
     pub at: Instant,
 }
 
-/// The counts of one session, or of all of them.
-#[derive(Default)]
+/// The counts of one thread, or of all of them.
 pub struct Tally {
+    start: Instant,
+    /// When the last try ended.
+    end: Instant,
+    begun: u64,
     accepted: Vec<Promise>,
+    recipients_refused: u64,
+    bytes: u64,
     latencies_us: Vec<u32>,
+    accept: Times,
+    session: Times,
     refused: BTreeMap<u16, u64>,
     ambiguous: u64,
     broken: u64,
-    /// Connections opened.
-    pub connections: u64,
+    connections: u64,
+    /// Messages that were sent before, to warm up, and got their 250.
+    pub warm_up: u64,
+    rows: Rows,
 }
 
-/// Milliseconds.
-#[derive(Debug, Serialize)]
-pub struct Latency {
-    min: f64,
-    mean: f64,
-    p50: f64,
-    p90: f64,
-    p99: f64,
-    p999: f64,
-    max: f64,
+/// What a run was, besides what it counted.
+pub struct Frame {
+    /// Its name.
+    pub run: u64,
+    /// When its clock started.
+    pub start: Moment,
+    /// Threads that sent.
+    pub threads: usize,
+    /// Processor time since the start.
+    pub cpu: Duration,
 }
 
 /// The JSON line of a source.
@@ -64,42 +90,113 @@ pub struct Summary {
     /// Messages that got 250.
     pub accepted: u64,
     recipients: u64,
-    /// Messages that never got 250 (after all tries).
+    recipients_refused: u64,
+    bytes: u64,
+    /// Messages begun that never got 250 (after all tries).
     pub not_accepted: u64,
     refusals: BTreeMap<u16, u64>,
     ambiguous: u64,
     broken: u64,
     connections: u64,
+    warm_up: u64,
+    start_ns: u64,
+    end_ns: u64,
     seconds: f64,
     messages_per_second: f64,
-    latency_ms: Option<Latency>,
+    recipients_per_second: f64,
+    /// From taking a message up (with a rate: from when it was due) to its 250, a new connection and all tries included.
+    latency_ms: Option<Percentiles>,
+    histograms: BTreeMap<&'static str, String>,
+    intervals: Vec<Minute>,
+    threads: usize,
+    cpu_seconds: f64,
+    busy_share: f64,
 }
 
 impl Tally {
-    /// One try has ended after `latency`.
-    pub fn count(&mut self, number: u64, ending: &Ending, latency: Duration) {
+    /// Nothing yet; rows are counted from `start`.
+    pub fn new(start: Instant, every: Duration) -> Tally {
+        Tally {
+            start,
+            end: start,
+            begun: 0,
+            accepted: Vec::new(),
+            recipients_refused: 0,
+            bytes: 0,
+            latencies_us: Vec::new(),
+            accept: Times::default(),
+            session: Times::default(),
+            refused: BTreeMap::new(),
+            ambiguous: 0,
+            broken: 0,
+            connections: 0,
+            warm_up: 0,
+            rows: Rows::new(every),
+        }
+    }
+
+    /// A message is taken up.
+    pub fn begin(&mut self) {
+        self.begun += 1;
+    }
+
+    /// A connection stands.
+    pub fn connected(&mut self, now: Instant) {
+        self.connections += 1;
+        self.rows.at(now - self.start).connections += 1;
+    }
+
+    /// A connection has ended in good order, after `time`.
+    pub fn left(&mut self, time: Duration) {
+        self.session.record(time);
+    }
+
+    /// One try of message `number`, which was taken up at `begun`, has ended.
+    pub fn count(&mut self, number: u64, ending: &Ending, begun: Instant) {
+        let now = match ending {
+            Ending::Accepted(accepted) => accepted.at,
+            _ => Instant::now(),
+        };
+        self.end = self.end.max(now);
+        let row = self.rows.at(now - self.start);
         match ending {
-            Ending::Accepted(recipients) => {
-                let promise = Promise { number, recipients: *recipients, at: Instant::now() };
-                self.accepted.push(promise);
-                self.latencies_us.push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
+            Ending::Accepted(accepted) => {
+                row.messages += 1;
+                row.bytes += accepted.bytes;
+                row.errors += u64::from(accepted.refused);
+                self.bytes += accepted.bytes;
+                self.recipients_refused += u64::from(accepted.refused);
+                self.accept.record(accepted.at - accepted.sent);
+                self.latencies_us.push(sample_us(accepted.at - begun));
+                let (recipients, at) = (accepted.recipients, accepted.at);
+                self.accepted.push(Promise { number, recipients, at });
+                return;
             }
             Ending::Refused(code) => *self.refused.entry(*code).or_default() += 1,
             Ending::Ambiguous => self.ambiguous += 1,
             Ending::Broken => self.broken += 1,
         }
+        row.errors += 1;
     }
 
-    /// Takes over what another session counted.
+    /// Takes over what another thread counted since the same start.
     pub fn merge(&mut self, other: Tally) {
+        self.end = self.end.max(other.end);
+        self.begun += other.begun;
         self.accepted.extend(other.accepted);
+        self.recipients_refused += other.recipients_refused;
+        self.bytes += other.bytes;
         self.latencies_us.extend(other.latencies_us);
+        self.accept.merge(&other.accept);
+        self.session.merge(&other.session);
         for (code, count) in other.refused {
             *self.refused.entry(code).or_default() += count;
         }
         self.ambiguous += other.ambiguous;
         self.broken += other.broken;
         self.connections += other.connections;
+        self.warm_up += other.warm_up;
+        self.rows.merge(&other.rows);
     }
 
     /// The messages that got 250.
@@ -112,53 +209,54 @@ impl Tally {
         self.ambiguous
     }
 
-    /// Writes `TOKEN RECIPIENTS` for each promised message: what a sink's `--expect` reads.
-    pub fn write_accepted(&self, run: u64, out: &mut impl Write) -> std::io::Result<()> {
-        for Promise { number, recipients, .. } in &self.accepted {
-            writeln!(out, "{} {recipients}", Token { run, number: *number })?;
+    /// Counts over time.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Writes `TOKEN RECIPIENTS NANOSECONDS` for each promised message: what a sink's `--expect` reads.
+    pub fn write_accepted(&self, frame: &Frame, out: &mut impl Write) -> std::io::Result<()> {
+        for Promise { number, recipients, at } in &self.accepted {
+            let token = Token { run: frame.run, number: *number };
+            writeln!(out, "{token} {recipients} {}", frame.start.ns(*at))?;
         }
         out.flush()
     }
 
-    /// The JSON line; `messages` were to be sent, in `time`.
-    pub fn summary(mut self, run: u64, messages: u64, time: Duration) -> Summary {
+    /// The JSON line.
+    pub fn summary(self, frame: &Frame) -> Summary {
         let accepted = self.accepted.len() as u64;
-        self.latencies_us.sort_unstable();
+        let recipients = self.accepted.iter().map(|promise| u64::from(promise.recipients)).sum();
+        let time = self.end - self.start;
+        let per_second = |count: u64| count as f64 / time.as_secs_f64().max(1e-6);
+        let histograms = [("accept", &self.accept), ("session", &self.session)];
+        let known = histograms.into_iter().filter(|(_, times)| !times.is_empty());
         Summary {
             tool: "source",
-            run: format!("{run:016x}"),
+            run: format!("{:016x}", frame.run),
             accepted,
-            recipients: self.accepted.iter().map(|promise| u64::from(promise.recipients)).sum(),
-            not_accepted: messages.saturating_sub(accepted),
+            recipients,
+            recipients_refused: self.recipients_refused,
+            bytes: self.bytes,
+            not_accepted: self.begun.saturating_sub(accepted),
             refusals: self.refused,
             ambiguous: self.ambiguous,
             broken: self.broken,
             connections: self.connections,
+            warm_up: self.warm_up,
+            start_ns: frame.start.ns(self.start),
+            end_ns: frame.start.ns(self.end),
             seconds: time.as_secs_f64(),
-            messages_per_second: accepted as f64 / time.as_secs_f64().max(1e-6),
-            latency_ms: latency(&self.latencies_us),
+            messages_per_second: per_second(accepted),
+            recipients_per_second: per_second(recipients),
+            latency_ms: Percentiles::of(self.latencies_us),
+            histograms: known.map(|(name, times)| (name, times.to_base64())).collect(),
+            intervals: self.rows.into_rows(time),
+            threads: frame.threads,
+            cpu_seconds: frame.cpu.as_secs_f64(),
+            busy_share: crate::gauge::busy_share(frame.cpu, frame.threads, time),
         }
     }
-}
-
-/// Exact percentiles (nearest rank) of sorted samples.
-fn latency(sorted_us: &[u32]) -> Option<Latency> {
-    let last = sorted_us.len().checked_sub(1)?;
-    let ms = |us: u32| f64::from(us) / 1000.0;
-    let rank = |part: f64| {
-        let rank = (part * sorted_us.len() as f64).ceil() as usize;
-        ms(sorted_us[rank.saturating_sub(1).min(last)])
-    };
-    let sum: f64 = sorted_us.iter().map(|us| ms(*us)).sum();
-    Some(Latency {
-        min: ms(sorted_us[0]),
-        mean: sum / sorted_us.len() as f64,
-        p50: rank(0.5),
-        p90: rank(0.9),
-        p99: rank(0.99),
-        p999: rank(0.999),
-        max: ms(sorted_us[last]),
-    })
 }
 
 #[cfg(test)]
@@ -166,26 +264,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_by_nearest_rank() {
-        let samples: Vec<u32> = (1..=1000).map(|ms| ms * 1000).collect();
-        let latency = latency(&samples).unwrap();
-        assert_eq!((latency.min, latency.p50, latency.p90), (1.0, 500.0, 900.0));
-        assert_eq!((latency.p99, latency.p999, latency.max), (990.0, 999.0, 1000.0));
-        assert_eq!(latency.mean, 500.5);
-    }
-
-    #[test]
     fn only_a_promise_counts_as_accepted() {
-        let mut tally = Tally::default();
+        let start = Moment::now();
+        let after = |ms| start.at() + Duration::from_millis(ms);
+        let mut tally = Tally::new(start.at(), Duration::from_secs(1));
+        let (sent, at) = (after(2), after(5));
+        let accepted = Accepted { recipients: 2, refused: 1, bytes: 100, sent, at };
         let endings =
-            [Ending::Accepted(2), Ending::Refused(451), Ending::Ambiguous, Ending::Broken];
+            [Ending::Accepted(accepted), Ending::Refused(451), Ending::Ambiguous, Ending::Broken];
         for (number, ending) in endings.iter().enumerate() {
-            tally.count(number as u64, ending, Duration::from_millis(1));
+            tally.begin();
+            tally.count(number as u64, ending, after(1));
         }
+        let frame = Frame { run: 5, start, threads: 1, cpu: Duration::from_millis(1) };
         let mut file = Vec::new();
-        tally.write_accepted(5, &mut file).unwrap();
-        assert_eq!(file, b"0000000000000005-0 2\n");
-        let summary = tally.summary(5, 4, Duration::from_secs(1));
+        tally.write_accepted(&frame, &mut file).unwrap();
+        let expected = format!("0000000000000005-0 2 {}\n", start.ns(at));
+        assert_eq!(String::from_utf8(file).unwrap(), expected);
+        let summary = tally.summary(&frame);
         assert_eq!((summary.accepted, summary.not_accepted, summary.recipients), (1, 3, 2));
+        assert_eq!((summary.recipients_refused, summary.bytes), (1, 100));
+        assert_eq!(summary.latency_ms.unwrap().max, 4.0);
+        let row = summary.intervals[0];
+        assert_eq!((row.messages, row.bytes, row.errors), (1, 100, 4));
+        assert!(summary.histograms.contains_key("accept"));
+        assert!(!summary.histograms.contains_key("session"));
     }
 }

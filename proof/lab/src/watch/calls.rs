@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 const LOOKED_AT: [&str; 3] = ["open", "openat", "creat"];
 /// Processes at once in the middle of a call that we look at.
 const UNFINISHED_MAX: usize = 10_000;
-/// Calls that make data durable.
-pub const SYNCS: [&str; 6] = ["fsync", "fdatasync", "sync", "syncfs", "sync_file_range", "msync"];
+/// Calls that make data durable; `sync_file_range` does not.
+pub const SYNCS: [&str; 5] = ["fsync", "fdatasync", "sync", "syncfs", "msync"];
 
 /// What was counted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -153,7 +153,7 @@ impl Returned<'_> {
 }
 
 /// Process, time and the rest of a line.
-fn head(line: &str) -> Option<(u32, f64, &str)> {
+pub fn head(line: &str) -> Option<(u32, f64, &str)> {
     let (pid, line) = line.split_once(' ')?;
     let (time, rest) = line.trim_start().split_once(' ')?;
     Some((pid.parse().ok()?, time.parse().ok()?, rest))

@@ -4,13 +4,17 @@
 
 mod calls;
 mod cpu;
+pub mod durability;
 mod family;
 mod memory;
+mod moments;
+mod probe;
 pub mod trace;
 mod tracer;
 pub mod usage;
 
 pub use family::Family;
+pub use probe::Probe;
 pub use trace::{Trace, Which};
 pub use usage::Usage;
 
@@ -35,6 +39,23 @@ enum What {
         /// A directory on the disk whose flushes count
         #[arg(long)]
         queue: Option<PathBuf>,
+    },
+    /// Whether it syncs its queue before it says 250: sends it some messages and looks
+    Durability {
+        /// The mailer: ADDRESS:PORT
+        address: String,
+        /// Its processes; all below them are watched, too
+        #[arg(required = true)]
+        pid: Vec<u32>,
+        /// Its queue; syncs elsewhere do not count
+        #[arg(long)]
+        queue: PathBuf,
+        /// MAIL FROM
+        #[arg(long, default_value = "source@lab.test")]
+        from: String,
+        /// RCPT TO; {n} and {m} as the source has them
+        #[arg(long, default_value = "user{n}@sink.test")]
+        to: String,
     },
     /// Count and total time of each system call over some seconds
     Calls {
@@ -65,6 +86,11 @@ pub fn run(options: Options) -> Result<()> {
             let usage = Usage::begin(&Family::below(&span.pid), device.flatten());
             std::thread::sleep(Duration::from_secs_f64(span.seconds));
             println!("{}", serde_json::to_string(&usage.end())?);
+        }
+        What::Durability { address, pid, queue, from, to } => {
+            let probe = Probe { address: &address, from: &from, to: &to };
+            let found = durability::find(&probe, &Family::below(&pid), &queue)?;
+            println!("{}", serde_json::to_string(&found)?);
         }
         What::Calls { span, which } => {
             let trace = Trace::attach(&Family::below(&span.pid), which)?;
