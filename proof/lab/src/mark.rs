@@ -97,6 +97,20 @@ impl std::str::FromStr for Token {
 }
 
 impl Mark {
+    /// For a message that has these bytes below its mark.
+    pub fn of(token: Token, below: &[u8]) -> Mark {
+        let mut sum = Sum::new();
+        sum.update(below);
+        Mark { token, bytes: below.len() as u64, sum: sum.finish(token) }
+    }
+
+    /// The header line, with its CRLF.
+    pub fn line(&self) -> String {
+        let mut line = Vec::new();
+        self.write(&mut line);
+        String::from_utf8(line).expect("it is written in ASCII")
+    }
+
     /// Appends the header line, with its CRLF.
     pub fn write(&self, out: &mut Vec<u8>) {
         use std::io::Write as _;
@@ -186,13 +200,7 @@ mod tests {
 
     fn marked(rest: &[u8]) -> (Token, Vec<u8>) {
         let token = Token { run: 0xabc, number: 7 };
-        let mut sum = Sum::new();
-        sum.update(rest);
-        let mark = Mark { token, bytes: rest.len() as u64, sum: sum.finish(token) };
-        let mut message = Vec::new();
-        mark.write(&mut message);
-        message.extend_from_slice(rest);
-        (token, message)
+        (token, [Mark::of(token, rest).line().as_bytes(), rest].concat())
     }
 
     fn find(message: &[u8], piece: usize) -> Finding {

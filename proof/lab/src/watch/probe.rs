@@ -5,7 +5,6 @@
 use crate::mark::{Mark, Token};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::time::{ClockId, clock_gettime};
-use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -136,7 +135,7 @@ fn message(token: Token, from: &str) -> String {
         below +=
             &format!("Line {line} of a message by which is seen when a mailer syncs: {token}.\r\n");
     }
-    let mark = Mark { token, bytes: below.len() as u64, sha256: Sha256::digest(&below).into() };
+    let mark = Mark::of(token, below.as_bytes());
     format!("Message-ID: <{token}@posthaste-lab.invalid>\r\n{}{below}", mark.line())
 }
 
