@@ -6,7 +6,7 @@ use crate::RUNS_MIN;
 use crate::confidence::Confidence;
 use crate::difference::Contrast;
 use crate::interval::Interval;
-use crate::student_t::t_quantile;
+use crate::student_t::t_tails;
 use crate::summary::Summary;
 
 /// Halvings of a bracket around an end of the interval.
@@ -66,12 +66,9 @@ pub fn equivalent(
     Some(Equivalence { margin_share, confidence, share: middle - 1.0, interval, verdict })
 }
 
-fn one_sided(confidence: Confidence, degrees: f64) -> f64 {
-    t_quantile((2.0 * confidence.alpha()).min(1.0), degrees)
-}
-
 fn surely_positive(reference: &Summary, confidence: Confidence) -> bool {
-    reference.mean > one_sided(confidence, reference.n as f64 - 1.0) * reference.mean_error()
+    let t = reference.mean / reference.mean_error();
+    t > 0.0 && t_tails(t, reference.n as f64 - 1.0) <= 2.0 * confidence.alpha()
 }
 
 /// The ratio of means that the one-sided test just rejects, above (`side` 1) or below (−1) the ratio found: the same
@@ -84,7 +81,8 @@ fn ratio_at(
 ) -> Option<f64> {
     let rejected = |ratio: f64| {
         let contrast = Contrast::of(reference, other, ratio);
-        -side * contrast.difference >= one_sided(confidence, contrast.degrees) * contrast.error
+        let t = -side * contrast.difference / contrast.error;
+        t > 0.0 && t_tails(t, contrast.degrees) <= 2.0 * confidence.alpha()
     };
     let mut inner = other.mean / reference.mean;
     let mut step = (inner.abs() * 0.01).max(0.01);

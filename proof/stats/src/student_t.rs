@@ -10,6 +10,9 @@ const HALVINGS_MAX: usize = 200;
 
 /// The probability of a value at least as far from 0 as `t`, on both sides together.
 pub fn t_tails(t: f64, degrees: f64) -> f64 {
+    if t.is_nan() || degrees.is_nan() {
+        return f64::NAN;
+    }
     if t.is_infinite() {
         return 0.0;
     }
@@ -23,6 +26,9 @@ pub fn t_tails(t: f64, degrees: f64) -> f64 {
 
 /// The distance from 0 beyond which lies the share `tails` (above 0, at most 1), on both sides together.
 pub fn t_quantile(tails: f64, degrees: f64) -> f64 {
+    if tails.is_nan() || degrees.is_nan() {
+        return f64::NAN;
+    }
     if degrees.is_infinite() {
         return normal::upper_quantile(0.5 * tails);
     }
