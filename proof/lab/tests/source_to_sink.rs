@@ -4,55 +4,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+mod pair;
+
+use pair::{Sink, source};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-
-const LAB: &str = env!("CARGO_BIN_EXE_posthaste-lab");
-
-/// A running sink and the place where it listens.
-struct Sink {
-    child: Child,
-    place: String,
-}
-
-impl Sink {
-    fn start(arguments: &[&str]) -> Sink {
-        let mut child = Command::new(LAB)
-            .args(["sink", "--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        let place = line.trim().rsplit(' ').next().unwrap().to_string();
-        Sink { child, place }
-    }
-
-    /// Ends it with SIGTERM and reads its JSON line.
-    fn stop(mut self) -> Value {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        let mut line = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut line).unwrap();
-        assert!(self.child.wait().unwrap().success());
-        serde_json::from_str(&line).unwrap()
-    }
-}
-
-fn source(place: &str, accepted: &Path, arguments: &[&str]) -> (Output, Value) {
-    let output = Command::new(LAB)
-        .args(["source", place, "--accepted", accepted.to_str().unwrap()])
-        .args(arguments)
-        .output()
-        .unwrap();
-    let summary = serde_json::from_slice(&output.stdout).unwrap();
-    (output, summary)
-}
 
 #[test]
 fn all_messages_arrive_whole_and_once_by_each_way_of_sending() {
