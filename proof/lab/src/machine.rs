@@ -3,9 +3,11 @@
 //! Must never guess: what the machine does not say is an empty text, and the sync time is measured.
 
 mod disk;
+mod group;
 mod sync;
 
 pub use disk::{Device, device_under, mount_of};
+pub use group::group_of;
 pub use sync::sync_times;
 
 use anyhow::{Context, Result};

@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod gauge;
+mod layout;
 mod machine;
 mod mark;
 mod net;
@@ -33,6 +34,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Tool {
+    /// Writes two files a message into queue directories, as in 2006, without a mailer.
+    Layout(layout::Options),
     /// Says what this machine is, and how long its disk takes to sync.
     Machine(machine::Options),
     /// Cuts the power of mailers under load and counts the promises that were broken. Needs root.
@@ -53,6 +56,7 @@ enum Tool {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().tool {
+        Tool::Layout(options) => layout::command(options),
         Tool::Machine(options) => machine::run(options),
         Tool::Power(options) => power::run(options),
         Tool::Report(options) => report_command::run(options, report::Abouts::new()),

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 const WRITE_BYTES: usize = 4096;
 const FILE_WRITES: u64 = 256;
-const WARM_UP: usize = 20;
+const WARM_UP: usize = 10;
 const SAMPLES_MAX: usize = 200;
 /// A disk that syncs in 8 ms gives fewer samples, not a longer wait.
-const TIME_MAX: Duration = Duration::from_millis(1_000);
+const TIME_MAX: Duration = Duration::from_millis(400);
 /// However slow it is.
-const SAMPLES_MIN: usize = 5;
+const SAMPLES_MIN: usize = 20;
 
 /// How long the syncs took.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

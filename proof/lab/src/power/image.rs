@@ -4,6 +4,7 @@
 
 use super::cell::FileSystem;
 use super::shutdown::shutdown;
+use crate::layout::disks::format;
 use crate::room::run;
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
@@ -40,13 +41,7 @@ impl Image {
     /// A fresh file system in the file `name` below `work`, mounted, with an empty queue directory at `work/queue`.
     pub fn fresh(work: &Path, name: &str, kind: FileSystem, syncs: Syncs) -> Result<Image> {
         let [file, disk, queue] = [name, "disk", "queue"].map(|name| work.join(name));
-        let _ = std::fs::remove_file(&file); // of a run that was killed
-        File::create(&file)?.set_len(IMAGE_BYTES)?;
-        let path = file.display().to_string();
-        match kind {
-            FileSystem::Ext4 => run("mkfs.ext4", ["-q", "-F", "-E", "nodiscard", &path])?,
-            FileSystem::Xfs => run("mkfs.xfs", ["-q", "-f", "-K", &path])?,
-        };
+        format(&file, IMAGE_BYTES, kind)?;
         std::fs::create_dir_all(&disk)?;
         std::fs::create_dir_all(&queue)?;
         let mut image = Image { file, disk, queue, mounts: Vec::new() };

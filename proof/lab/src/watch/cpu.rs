@@ -3,6 +3,7 @@
 //! Must never move a process that someone else put into a group, and never leave a group behind.
 
 use super::family::Family;
+use crate::machine::group_of;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -79,8 +80,10 @@ impl Group {
     /// Makes one and moves all of the family into it; `None` where that cannot be done.
     fn with(family: &Family) -> Option<Group> {
         let ours = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-        let group =
-            places(&ours).into_iter().find_map(|(version, parent)| Group::make(version, parent))?;
+        // Below the group in which we are.
+        let places = [(Version::Two, group_of("")), (Version::One, group_of("cpuacct"))];
+        let make = |(version, parent): (Version, Option<PathBuf>)| Group::make(version, parent?);
+        let group = places.into_iter().find_map(make)?;
         for _ in 0..MOVES_MAX {
             let inside = group.pids();
             let outside: Vec<u32> =
@@ -163,59 +166,10 @@ fn row(text: &str, name: &str) -> f64 {
     text.lines().find_map(value).unwrap_or(0.0)
 }
 
-/// Where groups of ours might be made: below the group in which we are, version 2 first.
-fn places(ours: &str) -> Vec<(Version, PathBuf)> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    places_of(ours, &mounts)
-}
-
-fn places_of(ours: &str, mounts: &str) -> Vec<(Version, PathBuf)> {
-    let mut found = Vec::new();
-    for version in [Version::Two, Version::One] {
-        let own = ours.lines().find_map(|line| {
-            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-            let fits = match version {
-                Version::Two => controllers.is_empty(),
-                Version::One => controllers.split(',').any(|name| name == "cpuacct"),
-            };
-            fits.then(|| path.trim_start_matches('/'))
-        });
-        let mut points = mounts.lines().filter_map(|line| point_of(line, version));
-        found
-            .extend(own.and_then(|own| points.next_back().map(|point| (version, point.join(own)))));
-    }
-    found
-}
-
-/// The mount point, if this line of mountinfo is a tree of groups that counts CPU time.
-fn point_of(line: &str, version: Version) -> Option<PathBuf> {
-    let (own, rest) = line.split_once(" - ")?;
-    let mut rest = rest.split(' ');
-    let (kind, options) = (rest.next()?, rest.nth(1)?);
-    let fits = match version {
-        Version::Two => kind == "cgroup2",
-        Version::One => kind == "cgroup" && options.split(',').any(|name| name == "cpuacct"),
-    };
-    fits.then(|| PathBuf::from(own.split(' ').nth(4).unwrap_or("")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::Command;
-
-    const MOUNTS: &str = "33 31 0:30 / /cg/cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
-        41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw\n";
-
-    #[test]
-    fn groups_are_made_below_our_own_group() {
-        let ours = "3:cpu,cpuacct:/a\n2:memory:/m\n0::/b/c\n";
-        let found = places_of(ours, MOUNTS);
-        assert_eq!(found[0], (Version::Two, PathBuf::from("/cg/unified/b/c")));
-        assert_eq!(found[1], (Version::One, PathBuf::from("/cg/cpuacct/a")));
-        assert_eq!(places_of("0::/\n", MOUNTS).len(), 1);
-        assert_eq!(places_of(ours, ""), []);
-    }
 
     /// A shell whose children work and end, one after the other.
     fn busy() -> std::process::Child {
