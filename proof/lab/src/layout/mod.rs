@@ -6,8 +6,9 @@ pub mod disks;
 mod message;
 mod series;
 
+use crate::gauge::{Percentiles, Times, sample_us};
 use anyhow::{Context, Result, ensure};
-use hdrhistogram::Histogram;
+use disks::{Disks, FileSystem};
 use message::Writer;
 use serde::Serialize;
 use series::Point;
@@ -21,8 +22,6 @@ const WRITERS_MAX: u32 = 1_000;
 /// Each is 16 bytes of memory until the end.
 const MESSAGES_MAX: u64 = 10_000_000;
 const SIZE_BYTES_MAX: usize = 100 << 20;
-/// Longer than this counts as this long.
-const CREATE_US_MAX: u64 = 3_600_000_000;
 
 /// Which directory a message goes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -69,8 +68,9 @@ pub struct LayoutResult {
     /// Messages a second.
     pub rate: f64,
     /// Of each message's create: from the first open to the end of the rename (and of the directory's sync).
-    #[serde(skip)]
-    pub times: Histogram<u64>,
+    pub create_ms: Option<Percentiles>,
+    /// The same as an HDR histogram of microseconds (V2 with DEFLATE, in base64).
+    pub histogram: String,
     /// Create time in microseconds over messages already queued: the median of each of up to 1,000 bins.
     pub medians: Vec<(f64, f64)>,
     /// The same, raw: each so-manieth message.
@@ -186,29 +186,23 @@ impl LayoutResult {
         let seconds = begin.zip(end).map_or(0.0, |(begin, end)| (end - begin).as_secs_f64());
         let mut points: Vec<Point> = parts.into_iter().flat_map(|part| part.points).collect();
         points.sort_by(|a, b| a.queued.total_cmp(&b.queued));
-        let mut times =
-            Histogram::new_with_bounds(1, CREATE_US_MAX, 3).expect("constants that fit");
-        points
-            .iter()
-            .for_each(|point| times.saturating_record(point.create_us.round().max(1.0) as u64));
+        let mut times = Times::default();
+        points.iter().for_each(|point| times.record(point.time()));
+        let samples = points.iter().map(|point| sample_us(point.time())).collect();
         let pairs: Vec<(f64, f64)> = points.iter().map(Point::pair).collect();
         let trend = stats::Trend::of(&pairs);
         LayoutResult {
             messages: points.len() as u64,
             seconds,
             rate: points.len() as f64 / seconds.max(1e-9),
-            times,
+            create_ms: Percentiles::of(samples),
+            histogram: times.to_base64(),
             medians: series::medians(&points),
             thinned: series::thinned(&points),
             slope_us: trend.map(|trend| trend.slope),
             slope_error_us: trend.map(|trend| trend.slope_error),
             intercept_us: trend.map(|trend| trend.intercept),
         }
-    }
-
-    /// The create time below which this share of the messages stayed, in microseconds.
-    pub fn quantile_us(&self, share: f64) -> f64 {
-        self.times.value_at_quantile(share) as f64
     }
 }
 
@@ -260,6 +254,9 @@ pub struct Options {
     /// Make so many loop disks of 2 GiB in the first place and spread the directories over them; needs root
     #[arg(long, default_value_t = 0)]
     disks: u32,
+    /// Make a slow disk in the first place, as the scenario `logging` has it, and write there; needs root
+    #[arg(long, conflicts_with = "disks")]
+    slow_disk: bool,
 }
 
 /// Writes, prints one JSON line, and takes away what was written.
@@ -284,10 +281,9 @@ fn own_directory(place: &Path) -> PathBuf {
 
 fn measure(options: &Options, own: &[PathBuf]) -> Result<serde_json::Value> {
     let disks = match options.disks {
+        0 if options.slow_disk => Some(Disks::slow(&own[0].join("slow"))?),
         0 => None,
-        count => {
-            Some(disks::Disks::make(count, disks::DISK_BYTES, disks::FileSystem::Ext4, &own[0])?)
-        }
+        count => Some(Disks::make(count, disks::DISK_BYTES, FileSystem::Ext4, &own[0])?),
     };
     let plan = LayoutPlan {
         places: disks.as_ref().map_or_else(|| own.to_vec(), |disks| disks.places().to_vec()),
@@ -303,9 +299,7 @@ fn measure(options: &Options, own: &[PathBuf]) -> Result<serde_json::Value> {
     let result = run(&plan)?;
     let mut value = serde_json::to_value(&result)?;
     value["plan"] = serde_json::to_value(&plan)?;
-    for (name, share) in [("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99), ("max_us", 1.0)] {
-        value[name] = result.quantile_us(share).into();
-    }
+    value["disks"] = disks.as_ref().map_or("", |disks| disks.how()).into();
     Ok(value)
 }
 
@@ -349,7 +343,7 @@ mod tests {
                 }
             }
             assert!(bodies.len() == 60 && bodies == envelopes);
-            assert_eq!((result.messages, result.times.len()), (60, 60));
+            assert_eq!((result.messages, result.medians.len()), (60, 60));
             assert!(result.rate > 0.0 && result.slope_us.is_some());
         }
     }

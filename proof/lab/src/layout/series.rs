@@ -2,6 +2,8 @@
 //!
 //! Must never hide the slow ones behind means: bins have medians, and raw times stand beside them.
 
+use std::time::Duration;
+
 /// Medians kept.
 const BINS_MAX: usize = 1_000;
 /// Raw times kept.
@@ -21,6 +23,11 @@ impl Point {
     pub fn pair(&self) -> (f64, f64) {
         (self.queued, self.create_us)
     }
+
+    /// How long it took.
+    pub fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.create_us / 1e6)
+    }
 }
 
 /// Of points in the order of `queued`: bins with the same number of points (but the last), each with its middle place
@@ -31,8 +38,11 @@ pub fn medians(points: &[Point]) -> Vec<(f64, f64)> {
         let mut times: Vec<f64> = bin.iter().map(|point| point.create_us).collect();
         times.sort_by(f64::total_cmp);
         let half = times.len() / 2;
-        let middle =
-            if times.len() % 2 == 0 { (times[half - 1] + times[half]) / 2.0 } else { times[half] };
+        let middle = if times.len().is_multiple_of(2) {
+            (times[half - 1] + times[half]) / 2.0
+        } else {
+            times[half]
+        };
         (bin[bin.len() / 2].queued, middle)
     };
     points.chunks(size).map(median).collect()

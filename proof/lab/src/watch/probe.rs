@@ -2,7 +2,7 @@
 //!
 //! Must never begin a message before the last one has been answered and has come to rest.
 
-use crate::mark::{Mark, Token};
+use crate::mark::{Mark, Token, WARM_UP};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufRead, BufReader, Write};
@@ -46,7 +46,7 @@ struct Session {
 }
 
 impl Probe<'_> {
-    /// Sends so many messages: the first half by a connection each, the others over one.
+    /// Sends so many messages, marked so that a sink does not count them: the first half by a connection each, the others over one.
     pub fn send(&self, messages: u64) -> Result<Vec<Sent>> {
         let run = crate::source::random_name();
         let mut sent = Vec::new();
@@ -57,7 +57,7 @@ impl Probe<'_> {
                 Some(session) => session,
                 None => Session::open(self.address)?,
             };
-            sent.push(session.send(self, Token { run, number })?);
+            sent.push(session.send(self, Token { run, number: number | WARM_UP })?);
             if alone {
                 session.close();
             } else {
@@ -83,7 +83,8 @@ impl Session {
     }
 
     fn send(&mut self, probe: &Probe<'_>, token: Token) -> Result<Sent> {
-        let to = probe.to.replace("{n}", "0").replace("{m}", &token.number.to_string());
+        let to =
+            probe.to.replace("{n}", "0").replace("{m}", &(token.number & !WARM_UP).to_string());
         self.ask(&format!("MAIL FROM:<{}>\r\n", probe.from), b'2')?;
         self.ask(&format!("RCPT TO:<{to}>\r\n"), b'2')?;
         self.ask("DATA\r\n", b'3')?;
