@@ -57,6 +57,10 @@ impl Subject for Exim {
         "exim"
     }
 
+    fn is_fetched(&self) -> bool {
+        true
+    }
+
     fn refuses(&self, setup: &Setup) -> Option<String> {
         if !matches!(setup.directories, 0 | 1 | SPLIT) {
             return Some(format!("its queue is either one directory or {SPLIT}"));

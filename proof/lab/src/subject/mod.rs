@@ -4,6 +4,7 @@
 
 mod boxes;
 mod exim;
+mod given;
 mod limit;
 mod opensmtpd;
 mod postfix;
@@ -14,6 +15,7 @@ pub mod trial;
 mod versions;
 
 pub use boxes::Boxes;
+pub use given::load;
 pub use setup::{Duty, Logging, Setup};
 pub use versions::Versions;
 
@@ -80,6 +82,10 @@ pub trait Subject: Sync {
     /// What there is to do as soon as it greets.
     fn settle(&self, _: &Site, _: Phase) -> Option<Command> {
         None
+    }
+    /// Whether it needs Debian's packages.
+    fn is_fetched(&self) -> bool {
+        false
     }
     /// Whether it is only to be reached where the room keeps the machine's network.
     fn needs_machines_network(&self) -> bool {

@@ -46,6 +46,10 @@ impl Subject for Opensmtpd {
         "opensmtpd"
     }
 
+    fn is_fetched(&self) -> bool {
+        true
+    }
+
     fn refuses(&self, setup: &Setup) -> Option<String> {
         setup.beyond(&["runners"])
     }

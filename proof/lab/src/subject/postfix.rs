@@ -96,6 +96,10 @@ impl Subject for Postfix {
         "postfix"
     }
 
+    fn is_fetched(&self) -> bool {
+        true
+    }
+
     fn refuses(&self, setup: &Setup) -> Option<String> {
         setup.beyond(&["runners"])
     }

@@ -94,6 +94,10 @@ impl Subject for Sendmail {
         "sendmail"
     }
 
+    fn is_fetched(&self) -> bool {
+        true
+    }
+
     fn refuses(&self, setup: &Setup) -> Option<String> {
         let order = setup.order.as_str();
         if !order.is_empty() && !self.orders().contains(&order) {

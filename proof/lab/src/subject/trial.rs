@@ -56,6 +56,9 @@ pub struct Options {
     /// Queue runners
     #[arg(long, default_value_t = 0)]
     runners: u32,
+    /// More subjects, described in this file
+    #[arg(long)]
+    subjects: Option<PathBuf>,
     /// Queues and logs of the last trial
     #[arg(long, default_value = "/var/tmp/posthaste-lab-trial")]
     work: PathBuf,
@@ -83,15 +86,22 @@ struct SinkLine {
 pub fn run(options: Options) -> Result<()> {
     let subjects = subjects(&options)?;
     let machines_network = subjects.iter().any(|subject| subject.needs_machines_network());
+    let fetched = subjects.iter().any(|subject| subject.is_fetched());
     if !room::is_inside() {
-        peers::fetch(&options.peers)?;
+        if fetched {
+            peers::fetch(&options.peers)?;
+        }
         let end = room::enter(machines_network)?;
         std::process::exit(end.unwrap_or(130));
     }
     std::fs::create_dir_all(&options.work)?;
     let work = options.work.canonicalize()?;
-    room::furnish(&work, &work.join("queue"), Some(&options.peers))?;
-    let versions = Versions::read(&options.peers.join("versions"))?;
+    room::furnish(&work, &work.join("queue"), fetched.then_some(options.peers.as_path()))?;
+    let versions = if fetched {
+        Versions::read(&options.peers.join("versions"))?
+    } else {
+        Versions::default()
+    };
     let mut failed = 0;
     for subject in &subjects {
         for duty in duties(&options) {
@@ -118,6 +128,9 @@ fn duties(options: &Options) -> Vec<Duty> {
 
 fn subjects(options: &Options) -> Result<Vec<Box<dyn Subject>>> {
     let mut all = super::builtin();
+    if let Some(path) = &options.subjects {
+        all.extend(super::load(path)?);
+    }
     let named = |name: &&String| all.iter().all(|subject| subject.name() != name.as_str());
     if let Some(name) = options.names.iter().find(named) {
         bail!("there is no subject {name}");
