@@ -79,7 +79,8 @@ fn system() -> String {
     name.unwrap_or("").trim_matches('"').to_string()
 }
 
-fn load() -> f64 {
+/// The load average of the last minute.
+pub fn load() -> f64 {
     let text = read("/proc/loadavg");
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }

@@ -6,10 +6,14 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 const LAB: &str = env!("CARGO_BIN_EXE_posthaste-lab");
+/// Nobody.
+const STRANGER: u32 = 65534;
 /// An SMTP server in a child process of its own; its first argument says when it syncs what.
 const SERVER: &str = r#"
 import os, socketserver, sys
@@ -136,4 +140,23 @@ fn a_mailer_that_is_not_there_is_an_error_and_no_class() {
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && error.contains("no process"), "{error}");
+}
+
+#[test]
+fn where_tracing_is_forbidden_a_sentence_says_so() {
+    if !rustix::process::geteuid().is_root() {
+        return; // everyone may trace their own
+    }
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = place.path().join("lab");
+    std::fs::copy(LAB, &program).unwrap(); // the build may lie where a stranger cannot go
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut command = Command::new(program);
+    command.args(["watch", "calls", &sleeper.id().to_string()]).uid(STRANGER).current_dir("/");
+    let output = command.output().unwrap();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("ptrace"), "{error}");
 }

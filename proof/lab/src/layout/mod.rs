@@ -261,6 +261,10 @@ pub struct Options {
 
 /// Writes, prints one JSON line, and takes away what was written.
 pub fn command(options: Options) -> Result<()> {
+    if (options.disks > 0 || options.slow_disk) && !crate::room::is_inside() {
+        // What is mounted there ends with the room.
+        std::process::exit(crate::room::enter(false)?.unwrap_or(130));
+    }
     let own: Vec<PathBuf> = options.places.iter().map(|place| own_directory(place)).collect();
     for directory in &own {
         std::fs::create_dir(directory).with_context(|| directory.display().to_string())?;
@@ -276,7 +280,8 @@ pub fn command(options: Options) -> Result<()> {
 }
 
 fn own_directory(place: &Path) -> PathBuf {
-    place.join(format!("posthaste-lab-layout-{}", std::process::id()))
+    // In a room process numbers come again.
+    place.join(format!("posthaste-lab-layout-{:016x}", crate::source::random_name()))
 }
 
 fn measure(options: &Options, own: &[PathBuf]) -> Result<serde_json::Value> {

@@ -18,6 +18,8 @@ pub struct Family {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
     parent: u32,
+    /// Ended, but not buried yet.
+    is_dead: bool,
     /// CPU time of its own and of the children that it has buried, in user mode, in seconds.
     pub user_s: f64,
     /// The same in the kernel.
@@ -36,9 +38,10 @@ impl Family {
         self.of(&everybody())
     }
 
-    /// Their numbers.
+    /// The numbers of those that are not just dead and waited for.
     pub fn pids(&self) -> Vec<u32> {
-        self.members().into_keys().collect()
+        let living = self.members().into_iter().filter(|(_, member)| !member.is_dead);
+        living.map(|(pid, _)| pid).collect()
     }
 
     fn of(&self, all: &BTreeMap<u32, Member>) -> BTreeMap<u32, Member> {
@@ -74,6 +77,7 @@ impl Member {
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         let seconds = |at: usize| Some(fields.get(at)?.parse::<f64>().ok()? / TICKS_PER_SECOND);
         Some(Member {
+            is_dead: matches!(*fields.first()?, "Z" | "X"),
             parent: fields.get(1)?.parse().ok()?,
             user_s: seconds(11)? + seconds(13)?,
             system_s: seconds(12)? + seconds(14)?,
@@ -87,7 +91,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     fn member(parent: u32) -> Member {
-        Member { parent, user_s: 0.0, system_s: 0.0 }
+        Member { parent, is_dead: false, user_s: 0.0, system_s: 0.0 }
     }
 
     #[test]
@@ -108,7 +112,10 @@ mod tests {
     #[test]
     fn a_name_with_a_bracket_and_spaces_is_no_end_of_the_name() {
         let stat = "17 (a) b (c) S 4 1 1 0 -1 0 0 0 0 0 100 200 300 400 20 0 1 0 5 0 0";
-        assert_eq!(Member::parse(stat).unwrap(), Member { parent: 4, user_s: 4.0, system_s: 6.0 });
+        assert_eq!(
+            Member::parse(stat).unwrap(),
+            Member { parent: 4, is_dead: false, user_s: 4.0, system_s: 6.0 }
+        );
         assert_eq!(Member::parse("17 (a) S 4"), None);
     }
 
