@@ -224,6 +224,11 @@ impl Section {
         }
     }
 
+    /// Whether each cell is one row: there is one subject only, and several cells.
+    pub fn is_of_one(&self) -> bool {
+        self.subjects().len() == 1 && self.cells.len() > 1
+    }
+
     /// The subjects that have runs or reasons here.
     pub fn subjects(&self) -> Vec<usize> {
         let all: BTreeSet<usize> = self.groups.keys().map(|(subject, _)| *subject).collect();
@@ -388,8 +393,10 @@ fn section(
     if about.title.is_empty() {
         about.title = scenario.into();
     }
-    let cells =
+    let mut cells =
         cells(runs.iter().map(|run| &run.cell).chain(absents.iter().map(|absent| &absent.cell)));
+    let (factors, fixed) = factors(&cells);
+    cells.sort_by(|one, other| by_factors(one, other, &factors));
     let mut groups: BTreeMap<(usize, usize), Group> = BTreeMap::new();
     let place = |subject: &str, cell: &Cell| {
         let subject =
@@ -404,7 +411,6 @@ fn section(
             Some(absent.why.clone());
     }
     groups.values_mut().for_each(|group| group.runs.sort_by_key(|run| run.ordinal));
-    let (factors, fixed) = factors(&cells);
     let nothing = || Figure { name: "nothing".into(), unit: "none".into(), better: Better::Higher };
     let figure = figure.cloned().unwrap_or_else(nothing);
     Section {
@@ -426,8 +432,15 @@ fn cells<'a>(all: impl Iterator<Item = &'a Cell>) -> Vec<Cell> {
             cells.push(cell.clone());
         }
     }
-    cells.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
     cells
+}
+
+/// By the first factor, then by the second, and so on.
+fn by_factors(one: &Cell, other: &Cell, factors: &[String]) -> std::cmp::Ordering {
+    let each = factors.iter().map(|name| {
+        one.get(name).partial_cmp(&other.get(name)).unwrap_or(std::cmp::Ordering::Equal)
+    });
+    each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
 }
 
 /// Words first: cells are read as `duty maildir, sessions 5`.

@@ -2,7 +2,7 @@
 //!
 //! Must never hold a colour of its own, but for the standalone file: the page decides between light and dark.
 
-use super::Look;
+use super::{Look, legend};
 use std::fmt::Write;
 
 /// The rules of both kinds of pictures; colours are variables.
@@ -13,6 +13,9 @@ const LIGHT: &str = include_str!("light.css");
 const LETTER_EM: f64 = 0.54;
 /// The font's size in all pictures, in units.
 pub const FONT: f64 = 12.0;
+
+/// The share of the font's size by which a heading is larger, and so holds fewer letters.
+const HEADING_SHARE: f64 = FONT * LETTER_EM * 1.35;
 
 /// Where a word begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,20 +34,33 @@ pub struct Svg {
     width: f64,
     height: f64,
     body: String,
+    plain_title: String,
     title: String,
     description: String,
+    key: Vec<(Look, String)>,
 }
 
 impl Svg {
     /// An empty one. Who does not see it reads the title and the description.
     pub fn new(width: f64, height: f64, title: &str, description: &str) -> Svg {
-        let (title, description) = (escape(title), escape(description));
-        Svg { width, height, body: String::new(), title, description }
+        let (plain_title, title, description) =
+            (title.to_string(), escape(title), escape(description));
+        Svg { width, height, body: String::new(), plain_title, title, description, key: Vec::new() }
     }
 
     /// Its width in units.
     pub fn width(&self) -> f64 {
         self.width
+    }
+
+    /// Says what the looks in it mean. A page shows that once for several pictures; a file has it above the picture.
+    pub fn set_key(&mut self, key: Vec<(Look, String)>) {
+        self.key = key;
+    }
+
+    /// See `set_key`.
+    pub fn key(&self) -> &[(Look, String)] {
+        &self.key
     }
 
     /// Sets the height, once it is known.
@@ -161,16 +177,36 @@ impl Svg {
         )
     }
 
+    /// A look's line and mark, for a legend among words.
+    pub fn sample(look: Look) -> String {
+        let mut svg = Svg::new(26.0, 12.0, "", "");
+        svg.open(&look.class());
+        svg.course("course", look.dash(), &[(0.0, 6.0), (26.0, 6.0)]);
+        svg.mark(look, (13.0, 6.0), 4.2, "");
+        svg.close();
+        svg.icon()
+    }
+
     /// As a file.
     pub fn standalone(&self) -> String {
+        let mut above = Svg::new(self.width, 0.0, "", "");
+        above.text(
+            "heading",
+            Anchor::Start,
+            (0.0, 16.0),
+            &cut(&self.plain_title, self.width / HEADING_SHARE),
+        );
+        let top =
+            if self.key.is_empty() { 28.0 } else { legend(&mut above, 28.0, &self.key) + 12.0 };
         let Svg { title, description, body, .. } = self;
-        let (width, height) = (short(self.width), short(self.height));
-        let (outer_width, outer_height) = (short(self.width + 24.0), short(self.height + 44.0));
+        let (width, height) = (short(self.width + 24.0), short(self.height + top + 24.0));
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" role=\"img\" viewBox=\"-12 -32 {outer_width} {outer_height}\" \
-             width=\"{outer_width}\" height=\"{outer_height}\">\n<title>{title}</title>\n<desc>{description}</desc>\n\
-             <style>{LIGHT}{SHAPES}</style>\n<rect class=\"paper\" x=\"-12\" y=\"-32\" width=\"{outer_width}\" height=\"{outer_height}\"/>\n\
-             <text class=\"heading\" x=\"0\" y=\"-12\">{title}</text>\n<svg width=\"{width}\" height=\"{height}\">{body}</svg>\n</svg>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" role=\"img\" viewBox=\"-12 -12 {width} {height}\" \
+             width=\"{width}\" height=\"{height}\">\n<title>{title}</title>\n<desc>{description}</desc>\n\
+             <style>{LIGHT}{SHAPES}</style>\n<rect class=\"paper\" x=\"-12\" y=\"-12\" width=\"{width}\" height=\"{height}\"/>\n\
+             {above}\n<g transform=\"translate(0 {top})\">{body}</g>\n</svg>\n",
+            above = above.body,
+            top = short(top),
         )
     }
 
@@ -195,6 +231,16 @@ pub fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+/// No longer than so many letters.
+fn cut(text: &str, letters: f64) -> String {
+    let letters = letters.max(2.0) as usize;
+    if text.chars().count() <= letters {
+        text.into()
+    } else {
+        text.chars().take(letters - 1).chain(['…']).collect()
+    }
 }
 
 /// About how wide a word is, in units.

@@ -43,13 +43,23 @@ pub fn tick(value: f64) -> String {
     }
 }
 
-/// Microseconds, as a time that a person reads.
+/// Microseconds for a table: three digits, and the unit that fits.
+pub fn delay_us(value: f64) -> String {
+    let (value, unit) = in_unit(value);
+    format!("{} {unit}", number(value))
+}
+
+fn in_unit(us: f64) -> (f64, &'static str) {
+    match us.abs() {
+        1e6.. => (us / 1e6, "s"),
+        1e3.. => (us / 1e3, "ms"),
+        _ => (us, "µs"),
+    }
+}
+
+/// Microseconds for an axis, as short as they can be.
 pub fn time_us(value: f64) -> String {
-    let (value, unit) = match value.abs() {
-        1e6.. => (value / 1e6, "s"),
-        1e3.. => (value / 1e3, "ms"),
-        _ => (value, "µs"),
-    };
+    let (value, unit) = in_unit(value);
     let digits =
         if value.abs() >= 100.0 || value == 0.0 { 0 } else { usize::from(value.abs() < 10.0) + 1 };
     let text = thousands(&trim_text(&format!("{value:.digits$}")));

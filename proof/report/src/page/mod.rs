@@ -2,7 +2,10 @@
 //!
 //! Must never let a word of the records reach the page but through `escape`.
 
+mod counts;
+mod measures;
 mod opening;
+mod results;
 mod section;
 mod settings;
 mod tables;
@@ -14,6 +17,9 @@ use crate::draw::escape;
 const STYLE: &str = include_str!("style.css");
 /// Those of the figures, inside the page and in files of their own.
 const FIGURES: &str = include_str!("../draw/figure.css");
+
+/// Longer tables, but for the one that answers the question, are folded away.
+const OPEN_ROWS_MAX: usize = 30;
 
 /// The page. `source`: where the raw data lies, as the page shall say it.
 pub fn html(campaign: &Campaign, title: &str, source: &str) -> String {
@@ -40,6 +46,15 @@ fn table(caption: &str, head: &str, body: &str) -> String {
          <thead><tr>{head}</tr></thead>{body}</table></div>\n",
         caption = escape(caption)
     )
+}
+
+/// The same, folded away where it is long: its caption says what is in it.
+fn folding_table(caption: &str, head: &str, body: &str) -> String {
+    let table = table(caption, head, body);
+    if body.matches("<tr").count() <= OPEN_ROWS_MAX {
+        return table;
+    }
+    format!("<details><summary>{}</summary>{table}</details>\n", escape(caption))
 }
 
 /// Heads of columns; those of numbers stand right.

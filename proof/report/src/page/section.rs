@@ -2,10 +2,10 @@
 //!
 //! Must never put a picture before the question that it answers.
 
-use super::tables;
+use super::{counts, measures, results};
 use crate::about::heading;
 use crate::campaign::{Campaign, Section, word};
-use crate::draw::escape;
+use crate::draw::{Look, Svg, escape};
 use crate::plot::{Gallery, Plot, galleries};
 
 /// More figures than these of one kind are folded away after the first ones.
@@ -18,12 +18,12 @@ pub fn section(campaign: &Campaign, section: &Section) -> String {
     let answer: String = galleries.iter().filter(|gallery| gallery.is_answer).map(draw).collect();
     let rest: String = galleries.iter().filter(|gallery| !gallery.is_answer).map(draw).collect();
     let tables = [
-        tables::results(campaign, section),
-        tables::costs(campaign, section),
-        tables::minutes(campaign, section),
-        tables::trends(campaign, section),
-        tables::delays(campaign, section),
-        tables::calls(campaign, section),
+        results::results(campaign, section),
+        measures::costs(campaign, section),
+        counts::minutes(campaign, section),
+        measures::trends(campaign, section),
+        measures::delays(campaign, section),
+        counts::calls(campaign, section),
     ];
     format!(
         "<section class=\"scenario\" id=\"{slug}\">\n<h2>{title}</h2>\n{question}{conditions}{answer}{tables}{rest}</section>\n",
@@ -83,12 +83,27 @@ fn draw(section: &Section, gallery: &Gallery) -> String {
             figures(folded)
         )
     };
+    let key = key(&gallery.plots);
     let class = if gallery.plots.len() == 1 && gallery.plots[0].narrow.is_some() {
         "single"
     } else {
         "panels"
     };
-    format!("{heading}{caption}<div class=\"{class}\">{}</div>\n{folded}", figures(shown))
+    format!("{heading}{caption}{key}<div class=\"{class}\">{}</div>\n{folded}", figures(shown))
+}
+
+/// What the looks in the figures mean, once for all of them.
+fn key(plots: &[Plot]) -> String {
+    let mut entries: Vec<&(Look, String)> = Vec::new();
+    for entry in plots.iter().flat_map(|plot| plot.wide.key()) {
+        if !entries.contains(&entry) {
+            entries.push(entry);
+        }
+    }
+    let one =
+        |(look, name): &&(Look, String)| format!("<li>{}{}</li>", Svg::sample(*look), escape(name));
+    let all: String = entries.iter().map(one).collect();
+    if all.is_empty() { all } else { format!("<ul class=\"key\">{all}</ul>\n") }
 }
 
 fn figure(section: &Section, plot: &Plot, gallery: &Gallery) -> String {

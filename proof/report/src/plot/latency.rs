@@ -5,7 +5,7 @@
 use super::lines::capital;
 use super::{Gallery, PANEL, Plot, cell_title, entries, name, names};
 use crate::campaign::{Campaign, Section};
-use crate::draw::{Anchor, Axes, Scale, Svg, legend, text_width, time_us};
+use crate::draw::{Anchor, Axes, Scale, Svg, text_width, time_us};
 use crate::latency::{Bin, Delays};
 
 /// Units of one subject's histogram.
@@ -87,14 +87,15 @@ fn curve(
         format!("{}: {kind}, percentiles, {}", section.about.title, cell_title(section, cell));
     let mut svg = Svg::new(PANEL, 0.0, &title, &describe(campaign, delays));
     let subjects: Vec<usize> = delays.iter().map(|(subject, _)| *subject).collect();
-    let top = legend(&mut svg, 0.0, &entries(campaign, section, &subjects, Some(cell))) + 30.0;
+    svg.set_key(entries(campaign, section, &subjects, Some(cell)));
+    let top = 26.0;
     let y = Scale::ratio(&ys).between(top + 190.0, top);
     let left =
         y.ticks(42.0).into_iter().map(|tick| text_width(&time_us(tick))).fold(24.0, f64::max)
             + 10.0;
     let x = Scale::ratio_exact(&xs).between(left, PANEL - 12.0);
     let word = |beyond: f64| percent(100.0 * (1.0 - 1.0 / beyond));
-    let ticks = vec![1.0, 2.0, 10.0, 100.0, 1000.0, 10_000.0, 100_000.0];
+    let ticks = vec![2.0, 10.0, 100.0, 1000.0, 10_000.0, 100_000.0];
     let axes = Axes {
         x: &x,
         y: &y,

@@ -5,7 +5,7 @@
 use super::{Gallery, NARROW, PANEL, Plot, WIDE, name};
 use crate::about::heading;
 use crate::campaign::{Campaign, Section, name_of, numbers};
-use crate::draw::{Axes, Look, Scale, Svg, exact, legend, number, tick};
+use crate::draw::{Axes, Look, Scale, Svg, exact, number, tick};
 use crate::record::{Cell, Factor};
 
 /// Fewer different numbers are words.
@@ -146,7 +146,8 @@ fn picture(section: &Section, factor: &str, panel: &Panel, values: &[f64], width
         panel.courses.iter().filter(|course| has_values(section, course)).collect();
     let entries: Vec<(Look, String)> =
         drawn.iter().map(|course| (course.look, course.name.clone())).collect();
-    let top = legend(&mut svg, 0.0, &entries) + 30.0;
+    svg.set_key(entries);
+    let top = 26.0;
     let height = if width > 500.0 { 340.0 } else { 240.0 };
     let y = Scale::fitting(values, SPAN_MAX).between(top + height, top);
     let left = y_room(&y);

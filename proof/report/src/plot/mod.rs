@@ -89,15 +89,6 @@ fn entries(
         .collect()
 }
 
-/// The subjects with at least one value in a cell.
-fn measured(section: &Section, cell: usize) -> Vec<usize> {
-    section
-        .of_cell(cell)
-        .filter(|(_, group)| group.standing.is_some())
-        .map(|(subject, _)| subject)
-        .collect()
-}
-
 /// A title for one cell; the scenario's where there is only one cell.
 fn cell_title(section: &Section, cell: usize) -> String {
     match section.cell_name(cell) {

@@ -61,7 +61,16 @@ fn series(section: &Section) -> Vec<&String> {
 /// `Y over X`, in words.
 fn words(series: &str) -> (String, String) {
     let (y, x) = series.split_once(" over ").unwrap_or((series, "x"));
-    (y.replace('_', " "), x.replace('_', " "))
+    (spoken(y), spoken(x))
+}
+
+/// `create_us` as `create, µs`.
+fn spoken(name: &str) -> String {
+    let units = [("_us", ", µs"), ("_ms", ", ms"), ("_s", ", s")];
+    let known = units
+        .iter()
+        .find_map(|(end, unit)| name.strip_suffix(end).map(|rest| format!("{rest}{unit}")));
+    known.unwrap_or_else(|| name.into()).replace('_', " ")
 }
 
 fn points(group: &Group, series: &str) -> Vec<(f64, f64)> {
@@ -177,4 +186,5 @@ fn draw_trend(svg: &mut Svg, trend: &Trend, x: &Scale, y: &Scale) {
 /// `slope 0.0123 ± 0.0004 for each queued (standard error)`.
 pub fn slope_words(trend: &Trend, x_name: &str) -> String {
     format!("slope {} ± {} for each {x_name}", number(trend.slope), number(trend.slope_error))
+        .replace('-', "−")
 }

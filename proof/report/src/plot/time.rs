@@ -5,7 +5,7 @@
 use super::lines::{capital, y_room};
 use super::{Gallery, PANEL, Plot, cell_title, entries, names};
 use crate::campaign::{Campaign, Group, Section};
-use crate::draw::{Axes, Scale, Svg, legend, tick};
+use crate::draw::{Axes, Scale, Svg, tick};
 use crate::judge;
 
 /// What makes a series one over time.
@@ -61,7 +61,8 @@ fn picture(
         &title,
         &format!("Lines: {what} over the seconds of a run, a line for each run, and their median."),
     );
-    let top = legend(&mut svg, 0.0, &entries(campaign, section, &subjects, Some(cell))) + 30.0;
+    svg.set_key(entries(campaign, section, &subjects, Some(cell)));
+    let top = 26.0;
     let y = Scale::fitting(&ys, super::lines::SPAN_MAX).between(top + 190.0, top);
     let left = y_room(&y);
     let x = Scale::equal(&xs, true).between(left, PANEL - 12.0);
