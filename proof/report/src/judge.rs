@@ -155,14 +155,14 @@ impl Judgement {
         }
     }
 
-    /// The difference of the means and what it was found by; empty where nothing was tested.
+    /// The difference of the means at 95 %, and what it was found by; empty where nothing was tested.
     pub fn test(&self) -> String {
         let Some(found) = &self.at_95 else { return String::new() };
         let test = match found.test {
             Test::Student => "Student",
             Test::Welch => "Welch",
         };
-        format!("{test}: {:+.1} % ± {:.1} % at 95 %", found.percent, found.percent_margin)
+        format!("{:+.1} % ± {:.1} %, {test}", found.percent, found.percent_margin).replace('-', "−")
     }
 }
 
@@ -200,9 +200,7 @@ mod tests {
     #[test]
     fn welch_takes_over_where_the_spreads_differ() {
         let reference = around(100.0, 2.0, 10);
-        assert!(
-            against(&reference, &around(150.0, 3.0, 10)).test().starts_with("Student: +50.0 %")
-        );
-        assert!(against(&reference, &around(150.0, 30.0, 10)).test().starts_with("Welch: +50.0 %"));
+        assert!(against(&reference, &around(150.0, 3.0, 10)).test().starts_with("+50.0 % ± "));
+        assert!(against(&reference, &around(150.0, 30.0, 10)).test().ends_with("Welch"));
     }
 }

@@ -16,7 +16,7 @@ pub use write::{delay_us, exact, number, tick, time_us};
 pub const LOOKS: usize = 8;
 
 /// How a subject, or whatever else is compared, looks in all figures of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Look {
     /// One of `LOOKS`.
     Subject(usize),

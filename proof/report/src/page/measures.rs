@@ -10,7 +10,7 @@ use crate::draw::{delay_us, escape, number};
 use crate::judge;
 use crate::latency::{Delays, PERCENTILES};
 use crate::plot::latency::meaning;
-use crate::plot::slopes;
+use crate::plot::{slopes, spoken_series};
 use std::collections::BTreeSet;
 
 /// Columns of the second table that come first, if there are such values.
@@ -102,7 +102,12 @@ fn delays_of(campaign: &Campaign, section: &Section, kind: &str) -> String {
                 number(delays.count() as f64)
             );
         }
-        body += &format!("<tbody>{}{rows}</tbody>", cell_head(section, cell, head.len()));
+        if !rows.is_empty() {
+            body += &format!("<tbody>{}{rows}</tbody>", cell_head(section, cell, head.len()));
+        }
+    }
+    if body.is_empty() {
+        return faults;
     }
     let caption = format!(
         "Delay “{kind}”, {}: no longer than this for so many of all messages",
@@ -134,7 +139,7 @@ pub fn trends(campaign: &Campaign, section: &Section) -> String {
         format!(
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n big\">{}</td><td class=\"n\">{}</td>\
              <td class=\"n soft\">{} – {}</td><td class=\"n\">{:.0} %</td></tr>",
-            escape(&slope.series.replace('_', " ")),
+            escape(&spoken_series(&slope.series)),
             subject(campaign, slope.subject),
             class(campaign, slope.subject, group),
             escape(&section.cell_name(slope.cell)),

@@ -9,66 +9,93 @@ use crate::draw::{escape, number};
 use crate::judge::{Finding, Judgement};
 use crate::table::Row;
 
-/// All cells.
-pub fn results(campaign: &Campaign, section: &Section) -> String {
-    let to = format!("to {}", campaign.reference);
-    let head = heads(&[
-        (first_head(section), false),
-        ("its 250", false),
-        ("median", true),
-        ("95 % interval", true),
-        ("n", true),
-        (&to, true),
-        ("of limit", true),
-        ("verdict", false),
-        ("by", false),
-    ]);
-    let body: String =
-        (0..section.cells.len()).map(|cell| of_cell(campaign, section, cell)).collect();
-    table(&format!("{}, {}", section.figure_name(), section.better()), &head, &body)
+/// Which columns there is something to say in.
+struct Columns {
+    compared: bool,
+    limited: bool,
+    tested: bool,
 }
 
-fn of_cell(campaign: &Campaign, section: &Section, cell: usize) -> String {
+/// All cells.
+pub fn results(campaign: &Campaign, section: &Section) -> String {
+    let any = |has: &dyn Fn(&Group) -> bool| section.groups.values().any(has);
+    let columns = Columns {
+        compared: any(&|group| group.judgement.is_some()),
+        limited: any(&|group| group.of_limit.is_some_and(|part| part != 1.0)),
+        tested: any(&|group| {
+            group.judgement.as_ref().is_some_and(|judgement| judgement.at_95.is_some())
+        }),
+    };
+    let to = format!("to {}", campaign.reference);
+    let head = [
+        (first_head(section), false, true),
+        ("its 250", false, true),
+        ("median", true, true),
+        ("95 % interval", true, true),
+        ("n", true, true),
+        (&to, true, columns.compared),
+        ("of limit", true, columns.limited),
+        ("verdict", false, columns.compared),
+        ("difference of means, 95 %", false, columns.tested),
+    ];
+    let head: Vec<(&str, bool)> = head
+        .into_iter()
+        .filter(|(.., shown)| *shown)
+        .map(|(word, is_number, _)| (word, is_number))
+        .collect();
+    let cells = (0..section.cells.len())
+        .map(|cell| of_cell(campaign, section, cell, (&columns, head.len())));
+    let caption = format!("{}, {}", section.figure_name(), section.better());
+    table(&caption, &heads(&head), &cells.collect::<String>())
+}
+
+fn of_cell(
+    campaign: &Campaign,
+    section: &Section,
+    cell: usize,
+    (columns, count): (&Columns, usize),
+) -> String {
     let rows = crate::table::rows(campaign, section, cell);
-    let groups = section.of_cell(cell);
-    let rows = rows.iter().zip(groups).map(|(words, (index, group))| {
+    let rows = rows.iter().zip(section.of_cell(cell)).map(|(words, (index, group))| {
         let first = row_head(campaign, section, index, cell);
         let kind = if campaign.is_reference(index) { " class=\"reference\"" } else { "" };
         let class = class(campaign, index, group);
         format!(
-            "<tr{kind}><th scope=\"row\">{first}</th><td>{class}</td>{}</tr>{}",
+            "<tr{kind}><th scope=\"row\">{first}</th><td>{class}</td>{}{}</tr>{}",
             figures(words, group),
-            notes(words)
+            comparison(words, group, columns),
+            notes(words, count)
         )
     });
-    format!("<tbody>{}{}</tbody>", cell_head(section, cell, 9), rows.collect::<String>())
+    format!("<tbody>{}{}</tbody>", cell_head(section, cell, count), rows.collect::<String>())
 }
 
 fn figures(words: &Row, group: &Group) -> String {
-    let n = if words.n == group.runs.len() {
-        words.n.to_string()
-    } else {
-        format!("{} of {}", words.n, group.runs.len())
+    let n = match (words.n, group.runs.len()) {
+        (0, 0) => String::new(),
+        (n, all) if n == all => n.to_string(),
+        (n, all) => format!("{n} of {all}"),
     };
-    let judgement = group.judgement.as_ref();
-    let range = judgement.and_then(|judgement| judgement.ratio_interval).map_or_else(
-        String::new,
-        |range| {
-            format!(" <span class=\"soft\">{}–{}</span>", number(range.low), number(range.high))
-        },
-    );
-    let test = judgement.map_or_else(String::new, Judgement::test);
     format!(
-        "<td class=\"n big\">{}</td><td class=\"n soft\">{}</td><td class=\"n\">{n}</td><td class=\"n\">{}{range}</td>\
-         <td class=\"n\">{}</td><td>{}{}</td><td class=\"soft small\">{}</td>",
-        words.median,
-        words.interval,
-        words.ratio,
-        words.of_limit,
-        mark(judgement),
-        escape(&words.verdict),
-        escape(&test)
+        "<td class=\"n big\">{}</td><td class=\"n soft\">{}</td><td class=\"n\">{n}</td>",
+        words.median, words.interval
     )
+}
+
+fn comparison(words: &Row, group: &Group, columns: &Columns) -> String {
+    let judgement = group.judgement.as_ref();
+    let range = judgement.and_then(|judgement| judgement.ratio_interval);
+    let range = range.map_or_else(String::new, |range| {
+        format!(" <span class=\"soft\">{}–{}</span>", number(range.low), number(range.high))
+    });
+    let test = judgement.map_or_else(String::new, Judgement::test);
+    let all = [
+        (columns.compared, format!("<td class=\"n\">{}{range}</td>", words.ratio)),
+        (columns.limited, format!("<td class=\"n\">{}</td>", words.of_limit)),
+        (columns.compared, format!("<td>{}{}</td>", mark(judgement), escape(&words.verdict))),
+        (columns.tested, format!("<td class=\"soft small\">{}</td>", escape(&test))),
+    ];
+    all.into_iter().filter(|(shown, _)| *shown).map(|(_, cell)| cell).collect()
 }
 
 fn mark(judgement: Option<&Judgement>) -> &'static str {
@@ -80,13 +107,10 @@ fn mark(judgement: Option<&Judgement>) -> &'static str {
     }
 }
 
-fn notes(words: &Row) -> String {
+fn notes(words: &Row, columns: usize) -> String {
     let notes: Vec<String> = words.notes.iter().map(|note| escape(note)).collect();
     if notes.is_empty() {
         return String::new();
     }
-    format!(
-        "<tr class=\"notes\"><td></td><td colspan=\"8\"><p>{}</p></td></tr>",
-        notes.join("<br>")
-    )
+    format!("<tr class=\"notes\"><td colspan=\"{columns}\"><p>{}</p></td></tr>", notes.join("<br>"))
 }

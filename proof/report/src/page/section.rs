@@ -100,6 +100,7 @@ fn key(plots: &[Plot]) -> String {
             entries.push(entry);
         }
     }
+    entries.sort_by_key(|(look, _)| *look);
     let one =
         |(look, name): &&(Look, String)| format!("<li>{}{}</li>", Svg::sample(*look), escape(name));
     let all: String = entries.iter().map(one).collect();

@@ -28,6 +28,9 @@ pub fn subject(campaign: &Campaign, subject: usize) -> String {
 
 /// The durability class: a mark and a word.
 pub fn class(campaign: &Campaign, subject: usize, group: &Group) -> String {
+    if group.runs.is_empty() && group.absent.is_some() {
+        return String::new();
+    }
     let Some(class) = class_of(campaign, subject, group) else {
         return "<span class=\"class\">no mailer</span>".into();
     };

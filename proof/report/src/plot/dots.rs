@@ -13,7 +13,7 @@ const STACK_MAX: usize = 12;
 /// Where medians are further apart than this, each row is drawn in percent of its own.
 const SPAN_MAX: f64 = 3.0;
 /// Units above the dots for the name, and below them for the bar.
-const HEAD: f64 = 19.0;
+const HEAD: f64 = 23.0;
 const FOOT: f64 = 18.0;
 
 /// One set of runs.

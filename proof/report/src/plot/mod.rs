@@ -13,14 +13,14 @@ mod time;
 use crate::campaign::{Campaign, Section, class_of, class_word};
 use crate::draw::{Look, Svg};
 
-pub use scatter::{Slope, slopes};
+pub use scatter::{Slope, slopes, spoken_series};
 
 /// Wide figures, narrow ones, and one of several beside each other.
-const WIDE: f64 = 860.0;
+const WIDE: f64 = 960.0;
 /// Fits a telephone.
 const NARROW: f64 = 346.0;
 /// One of several.
-const PANEL: f64 = 400.0;
+const PANEL: f64 = 420.0;
 
 /// A figure.
 pub struct Plot {

@@ -6,7 +6,7 @@ use super::lines::{capital, y_room};
 use super::time::OVER_SECONDS;
 use super::{Gallery, PANEL, Plot, cell_title, name, names};
 use crate::campaign::{Campaign, Group, Section};
-use crate::draw::{Anchor, Axes, Scale, Svg, number, tick};
+use crate::draw::{Anchor, Axes, Scale, Svg, exact, number, tick};
 use crate::judge;
 use stats::{Confidence, Trend};
 
@@ -64,6 +64,12 @@ fn words(series: &str) -> (String, String) {
     (spoken(y), spoken(x))
 }
 
+/// The same in one.
+pub fn spoken_series(series: &str) -> String {
+    let (y, x) = words(series);
+    format!("{y} over {x}")
+}
+
 /// `create_us` as `create, µs`.
 fn spoken(name: &str) -> String {
     let units = [("_us", ", µs"), ("_ms", ", ms"), ("_s", ", s")];
@@ -105,8 +111,9 @@ fn gallery(campaign: &Campaign, section: &Section, series: &str) -> Option<Galle
         }
     }
     let caption = format!(
-        "Each dot is one measured point, of all runs together; where there are more than {POINTS_MAX}, every so many is drawn. \
-         The line is the trend of all points, the band where it lies at 95 %."
+        "Each dot is one measured point, of all runs together; where there are more than {}, every so many is drawn. \
+         The line is the trend of all points, the band where it lies at 95 %.",
+        exact(POINTS_MAX as f64)
     );
     let title = format!("{} over {x}", capital(&y));
     (!plots.is_empty()).then_some(Gallery { title, caption, plots, is_answer: false })
