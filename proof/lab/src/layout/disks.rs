@@ -40,6 +40,16 @@ pub fn format(file: &Path, bytes: u64, kind: FileSystem) -> Result<()> {
     Ok(())
 }
 
+/// Mounts a file as a loop device, as fast as it is: a killed run may have left that device throttled.
+pub fn mount(file: &Path, place: &Path, options: &str) -> Result<()> {
+    let [file, path] = [file, place].map(|path| path.display().to_string());
+    run("mount", ["-o", options, &file, &path])?;
+    if let (Ok(control), Ok(mount)) = (throttle_control(), machine::mount_of(place)) {
+        let _ = limit(&control, mount.device, 0); // not ours to say in a container
+    }
+    Ok(())
+}
+
 /// Mounted loop disks.
 pub struct Disks {
     places: Vec<PathBuf>,
@@ -97,8 +107,7 @@ impl Disks {
         std::fs::create_dir_all(place).with_context(|| place.display().to_string())?;
         self.files.push(file.clone());
         format(&file, bytes, kind)?;
-        let [file, path] = [&file, place].map(|path| path.display().to_string());
-        run("mount", ["-o", options, &file, &path])?;
+        mount(&file, place, options)?;
         self.places.push(place.to_path_buf());
         Ok(())
     }

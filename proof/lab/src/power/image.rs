@@ -4,7 +4,7 @@
 
 use super::cell::FileSystem;
 use super::shutdown::shutdown;
-use crate::layout::disks::format;
+use crate::layout::disks::{format, mount};
 use crate::room::run;
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
@@ -60,8 +60,7 @@ impl Image {
     }
 
     fn mount_disk(&mut self) -> Result<()> {
-        let [file, disk] = [&self.file, &self.disk].map(|path| path.display().to_string());
-        run("mount", ["-o", "loop", &file, &disk])?;
+        mount(&self.file, &self.disk, "loop")?;
         self.mounts.push(self.disk.clone());
         Ok(())
     }
