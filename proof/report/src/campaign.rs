@@ -78,6 +78,8 @@ pub struct Section {
     pub factors: Vec<String>,
     /// Factors that stay the same.
     pub fixed: Cell,
+    /// To whom the others are compared here: the campaign's reference, or the first subject that was measured.
+    pub reference: Option<usize>,
     /// In order of their factors.
     pub cells: Vec<Cell>,
     /// By subject (as in `Campaign::subjects`), then by cell.
@@ -157,9 +159,9 @@ impl Campaign {
         if self.subjects[subject] == LIMIT { Look::Ceiling } else { Look::Subject(subject) }
     }
 
-    /// Whether it is the reference.
-    pub fn is_reference(&self, subject: usize) -> bool {
-        self.subjects[subject] == self.reference
+    /// To whom the others are compared in a section; `None` where there is but the limit.
+    pub fn reference_in(&self, section: &Section) -> Option<&str> {
+        section.reference.map(|reference| self.subjects[reference].as_str())
     }
 
     /// What was found of a subject's syncs, in this cell, else with the same settings, else anywhere.
@@ -186,20 +188,29 @@ impl Campaign {
 
     fn judge(&mut self) {
         let place = |name: &str| self.subjects.iter().position(|subject| subject == name);
-        let (reference, limit) = (place(&self.reference), place(LIMIT));
+        let (wanted, limit) = (place(&self.reference), place(LIMIT));
         for section in &mut self.sections {
             for group in section.groups.values_mut() {
                 group.standing = judge::standing(&group.values());
             }
+            let measured = |subject: &usize| {
+                section
+                    .groups
+                    .iter()
+                    .any(|((one, _), group)| one == subject && group.standing.is_some())
+            };
+            let others = (0..self.subjects.len()).filter(|subject| Some(*subject) != limit);
+            section.reference = wanted.into_iter().chain(others).find(measured);
             for cell in 0..section.cells.len() {
-                section.judge(cell, reference, limit);
+                section.judge(cell, limit);
             }
         }
     }
 }
 
 impl Section {
-    fn judge(&mut self, cell: usize, reference: Option<usize>, limit: Option<usize>) {
+    fn judge(&mut self, cell: usize, limit: Option<usize>) {
+        let reference = self.reference;
         let values = |subject: Option<usize>| {
             subject
                 .and_then(|subject| self.groups.get(&(subject, cell)))
@@ -421,6 +432,7 @@ fn section(
         factors,
         fixed,
         cells,
+        reference: None,
         groups,
     }
 }

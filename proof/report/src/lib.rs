@@ -8,6 +8,7 @@ mod about;
 mod campaign;
 mod csv;
 mod draw;
+mod effect;
 mod judge;
 mod latency;
 mod page;

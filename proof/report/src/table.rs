@@ -3,8 +3,11 @@
 //! Must never be wider than the terminal: names are cut, numbers are not.
 
 use crate::about::Abouts;
-use crate::campaign::{Campaign, Group, LIMIT, ReportError, Section, class_of, class_word, word};
+use crate::campaign::{
+    Campaign, Group, LIMIT, ReportError, Section, class_of, class_word, name_of, word,
+};
 use crate::draw::number;
+use crate::effect::{Effect, effects};
 use crate::record::Line;
 use std::fmt::Write;
 
@@ -37,10 +40,10 @@ pub struct Row {
 
 /// The rows of a cell, in the order of the subjects.
 pub fn rows(campaign: &Campaign, section: &Section, cell: usize) -> Vec<Row> {
-    section.of_cell(cell).map(|(subject, group)| row(campaign, subject, group)).collect()
+    section.of_cell(cell).map(|(subject, group)| row(campaign, section, (subject, group))).collect()
 }
 
-fn row(campaign: &Campaign, subject: usize, group: &Group) -> Row {
+fn row(campaign: &Campaign, section: &Section, (subject, group): (usize, &Group)) -> Row {
     let standing = group.standing.as_ref();
     let judgement = group.judgement.as_ref();
     let interval = standing.and_then(|standing| standing.interval);
@@ -59,12 +62,12 @@ fn row(campaign: &Campaign, subject: usize, group: &Group) -> Row {
             .of_limit
             .filter(|_| campaign.subjects[subject] != LIMIT)
             .map_or_else(String::new, |part| format!("{} %", number(part * 100.0))),
-        verdict: verdict(campaign, subject, group),
+        verdict: verdict(section, subject, group),
         notes: notes(group),
     }
 }
 
-fn verdict(campaign: &Campaign, subject: usize, group: &Group) -> String {
+fn verdict(section: &Section, subject: usize, group: &Group) -> String {
     if group.standing.is_none() {
         return if group.absent.is_some() && group.runs.is_empty() {
             "not possible".into()
@@ -72,7 +75,7 @@ fn verdict(campaign: &Campaign, subject: usize, group: &Group) -> String {
             "no run succeeded".into()
         };
     }
-    if campaign.is_reference(subject) {
+    if section.reference == Some(subject) {
         return "reference".into();
     }
     group.judgement.as_ref().map_or_else(|| "not compared".into(), |judgement| judgement.words())
@@ -129,6 +132,7 @@ pub fn text(campaign: &Campaign) -> String {
             let _ = writeln!(out, "\n{}", cut(&cell_line(section, cell), COLUMNS_MAX));
             text_table(&mut out, &rows(campaign, section, cell));
         }
+        text_effects(&mut out, campaign, section);
         out.push('\n');
     }
     let (all, failed) = campaign.runs;
@@ -146,7 +150,7 @@ fn head(out: &mut String, campaign: &Campaign, section: &Section) {
         "{}; {}. Compared to {}.",
         section.figure_name(),
         section.better(),
-        campaign.reference
+        campaign.reference_in(section).unwrap_or("nothing")
     );
     wrapped(&line, COLUMNS_MAX).iter().for_each(|line| out.push_str(&format!("{line}\n")));
     if !section.fixed.is_empty() {
@@ -190,6 +194,31 @@ fn text_table(out: &mut String, rows: &[Row]) {
     }
 }
 
+/// Each subject against itself: what a change of one factor does.
+fn text_effects(out: &mut String, campaign: &Campaign, section: &Section) {
+    let effects = effects(section);
+    if !effects.is_empty() {
+        out.push_str("\nEach subject against itself:\n");
+    }
+    for Effect { factor, subject, base, cell, judgement } in effects {
+        let value =
+            |cell: usize| section.cells[cell].get(&factor).map_or_else(|| "none".into(), word);
+        let others: Vec<String> =
+            section.factors.iter().filter(|other| **other != factor).cloned().collect();
+        let place = name_of(&section.about, &section.cells[cell], &others);
+        let place = if place.is_empty() { place } else { format!(" ({place})") };
+        let change = format!("{factor} {} against {}{place}", value(cell), value(base));
+        let ratio = judgement.ratio.map_or_else(|| "–".into(), number);
+        let line = format!(
+            "  {:<NAME_MAX$} {:<46} {ratio:>6}×  {}",
+            cut(&campaign.subjects[subject], NAME_MAX),
+            cut(&change, 46),
+            judgement.words()
+        );
+        let _ = writeln!(out, "{}", cut(&line, COLUMNS_MAX));
+    }
+}
+
 /// Of one scenario.
 pub fn markdown(campaign: &Campaign, section: &Section) -> String {
     let mut out = format!(
@@ -197,7 +226,7 @@ pub fn markdown(campaign: &Campaign, section: &Section) -> String {
         section.figure_name(),
         section.better(),
         if section.factors.is_empty() { "cell".into() } else { section.factors.join(", ") },
-        plain(&campaign.reference)
+        plain(campaign.reference_in(section).unwrap_or("nothing"))
     );
     let mut notes = Vec::new();
     for cell in 0..section.cells.len() {

@@ -3,6 +3,7 @@
 //! Must never let a word of the records reach the page but through `escape`.
 
 mod counts;
+mod effects;
 mod measures;
 mod opening;
 mod results;

@@ -48,11 +48,11 @@ fn reading(campaign: &Campaign) -> String {
          strikes all of them. The interval beside it is where the true median lies with 95 % confidence. Beside each figure stands \
          what the subject's <code>250</code> was worth: <b>synced</b> means that the disk had confirmed each message before the reply, <b>sometimes</b> that it had for some, \
          <b>unsynced</b> that a power cut could have lost mail that was promised, <b>unknown</b> that nobody could see it. A fast figure \
-         that is unsynced answers another question than a slow one that is synced. <b>Limit</b> is no mailer: the source talks to the sink, and nothing can be faster.</p>\n\
+         that is unsynced answers another question than a slow one that is synced. <b>Limit</b> is no mailer: the source talks to the sink, and nothing can be faster. Syncs were looked at in separate runs or in some only; what was found holds for all runs with the same settings.</p>\n\
          <p>The verdict compares a subject’s runs to those of <b>{reference}</b> in the same cell: “higher, 99.5 %” means that a difference as \
          large would hardly ever come by chance; “95 % only” is weaker; “no difference proven” does not mean that they are alike. Only “same within {same:.0} %” claims that, and it was tested \
          (two one-sided tests at 95 %). The test is Student’s t as ministat computes it, or Welch’s where one standard deviation is more than {spread} times the other. \
-         With fewer than ten runs on either side nothing is claimed, however far apart the figures are. Outliers are named and still count.</p>\n</section>\n",
+         Where {reference} was not measured, the first subject that was takes its place. With fewer than ten runs on either side nothing is claimed, however far apart the figures are. Outliers are named and still count.</p>\n</section>\n",
         same = SAME_WITHIN * 100.0,
         spread = number_word(STDDEV_RATIO_MAX),
     )

@@ -26,7 +26,7 @@ pub fn results(campaign: &Campaign, section: &Section) -> String {
             group.judgement.as_ref().is_some_and(|judgement| judgement.at_95.is_some())
         }),
     };
-    let to = format!("to {}", campaign.reference);
+    let to = format!("to {}", campaign.reference_in(section).unwrap_or("nothing"));
     let head = [
         (first_head(section), false, true),
         ("its 250", false, true),
@@ -58,7 +58,7 @@ fn of_cell(
     let rows = crate::table::rows(campaign, section, cell);
     let rows = rows.iter().zip(section.of_cell(cell)).map(|(words, (index, group))| {
         let first = row_head(campaign, section, index, cell);
-        let kind = if campaign.is_reference(index) { " class=\"reference\"" } else { "" };
+        let kind = if section.reference == Some(index) { " class=\"reference\"" } else { "" };
         let class = class(campaign, index, group);
         format!(
             "<tr{kind}><th scope=\"row\">{first}</th><td>{class}</td>{}{}</tr>{}",
@@ -98,7 +98,8 @@ fn comparison(words: &Row, group: &Group, columns: &Columns) -> String {
     all.into_iter().filter(|(shown, _)| *shown).map(|(_, cell)| cell).collect()
 }
 
-fn mark(judgement: Option<&Judgement>) -> &'static str {
+/// A mark for a finding, beside its words.
+pub fn mark(judgement: Option<&Judgement>) -> &'static str {
     match judgement.map(Judgement::finding) {
         Some(Finding::Higher(_)) => "▲ ",
         Some(Finding::Lower(_)) => "▼ ",

@@ -2,7 +2,7 @@
 //!
 //! Must never put a picture before the question that it answers.
 
-use super::{counts, measures, results};
+use super::{counts, effects, measures, results};
 use crate::about::heading;
 use crate::campaign::{Campaign, Section, word};
 use crate::draw::{Look, Svg, escape};
@@ -19,6 +19,7 @@ pub fn section(campaign: &Campaign, section: &Section) -> String {
     let rest: String = galleries.iter().filter(|gallery| !gallery.is_answer).map(draw).collect();
     let tables = [
         results::results(campaign, section),
+        effects::effects_table(campaign, section),
         measures::costs(campaign, section),
         counts::minutes(campaign, section),
         measures::trends(campaign, section),

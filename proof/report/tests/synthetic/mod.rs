@@ -116,7 +116,7 @@ pub fn run(scenario: &str, subject: &str, cell: Cell, ordinal: u32, value: f64) 
 /// Delays around a middle, as the laboratory stores them.
 pub fn histogram(lots: &mut Lots, middle_us: f64) -> String {
     let mut all = Histogram::<u64>::new(3).unwrap();
-    for _ in 0..1500 {
+    for _ in 0..400 {
         let tail = if lots.part() < 0.01 { 12.0 } else { 1.0 };
         all.record((middle_us * (0.35 * lots.normal()).exp() * tail).max(1.0) as u64).unwrap();
     }
