@@ -62,6 +62,7 @@ impl Place {
                 let socket = new_socket(address)?;
                 socket.set_reuseaddr(true)?;
                 socket.set_reuseport(shared)?;
+                socket.set_nodelay(true)?; // what it accepts inherits this
                 socket.bind(*address).with_context(|| format!("{address}"))?;
                 Ok(Listener::Tcp(socket.listen(BACKLOG)?))
             }
@@ -94,11 +95,7 @@ impl Listener {
     pub async fn accept(&self) -> std::io::Result<Stream> {
         match self {
             Listener::Unix(listener) => Ok(Stream::Unix(listener.accept().await?.0)),
-            Listener::Tcp(listener) => {
-                let stream = listener.accept().await?.0;
-                stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
-            }
+            Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept().await?.0)),
         }
     }
 

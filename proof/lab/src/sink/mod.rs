@@ -2,6 +2,7 @@
 //!
 //! Must never write to a disk unless told to, and never refuse or delay unless told to.
 
+mod body;
 mod came;
 mod fault;
 mod ledger;

@@ -3,15 +3,14 @@
 //! Must never hold a message in memory, and never keep a complete command waiting for more input.
 
 use super::Shared;
+use super::body::Body;
 use super::fault::{Act, Stage};
 use super::ledger::Taken;
-use crate::mark::{Finding, Verifier};
 use crate::net::Stream;
 use crate::unstuff::Unstuff;
 use bytes::{Buf, BytesMut};
 use std::borrow::Cow;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -45,14 +44,6 @@ struct Transaction {
     sender: String,
     recipients: Vec<String>,
     body: Option<Body>,
-}
-
-/// The message as it streams by.
-struct Body {
-    verifier: Verifier,
-    bytes: u64,
-    bare: u64,
-    dump: Option<io::BufWriter<std::fs::File>>,
 }
 
 /// Whether the conversation goes on.
@@ -165,7 +156,8 @@ impl Session<'_> {
             }
             Some(true) => self.reply(354, "Go on"),
         }
-        let mut body = Body::open(self.shared, &transaction)?;
+        let mut body =
+            Body::open(self.shared.dump.as_deref(), &transaction.sender, &transaction.recipients)?;
         let mut unstuff = Unstuff::new();
         loop {
             if let Some(end) = unstuff.feed(&self.input, &mut |bytes| body.feed(bytes)) {
@@ -194,7 +186,11 @@ impl Session<'_> {
         if let (true, Some(transaction)) = (wanted, &mut transaction)
             && transaction.body.is_none()
         {
-            transaction.body = Some(Body::open(self.shared, transaction)?);
+            transaction.body = Some(Body::open(
+                self.shared.dump.as_deref(),
+                &transaction.sender,
+                &transaction.recipients,
+            )?);
         }
         while left > 0 {
             if self.input.is_empty() {
@@ -374,43 +370,6 @@ impl Session<'_> {
         }
         Ok(())
     }
-}
-
-impl Body {
-    fn open(shared: &Shared, transaction: &Transaction) -> io::Result<Body> {
-        let dump = shared.dump.as_ref().map(|directory| dump_file(directory, transaction));
-        Ok(Body { verifier: Verifier::new(), bytes: 0, bare: 0, dump: dump.transpose()? })
-    }
-
-    fn feed(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len() as u64;
-        self.verifier.feed(bytes);
-        if let Some(dump) = &mut self.dump {
-            // A full disk shows in `finish`, where it can be said.
-            let _ = dump.write_all(bytes);
-        }
-    }
-
-    fn finish(self) -> io::Result<Finding> {
-        if let Some(mut dump) = self.dump {
-            dump.flush()?;
-        }
-        Ok(self.verifier.finish())
-    }
-}
-
-fn dump_file(
-    directory: &std::path::Path,
-    transaction: &Transaction,
-) -> io::Result<io::BufWriter<std::fs::File>> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let path = directory.join(format!("{:08}.eml", NUMBER.fetch_add(1, Relaxed)));
-    let mut file = io::BufWriter::new(std::fs::File::create(path)?);
-    write!(file, "X-Sink-From: <{}>\r\n", transaction.sender)?;
-    for recipient in &transaction.recipients {
-        write!(file, "X-Sink-To: <{recipient}>\r\n")?;
-    }
-    Ok(file)
 }
 
 /// The address of `FROM:<a@b> PARAMETERS`; a sink takes any.

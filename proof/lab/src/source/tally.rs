@@ -183,10 +183,10 @@ impl Tally {
     pub fn merge(&mut self, other: Tally) {
         self.end = self.end.max(other.end);
         self.begun += other.begun;
-        self.accepted.extend(other.accepted);
+        append(&mut self.accepted, other.accepted);
         self.recipients_refused += other.recipients_refused;
         self.bytes += other.bytes;
-        self.latencies_us.extend(other.latencies_us);
+        append(&mut self.latencies_us, other.latencies_us);
         self.accept.merge(&other.accept);
         self.session.merge(&other.session);
         for (code, count) in other.refused {
@@ -256,6 +256,15 @@ impl Tally {
             cpu_seconds: frame.cpu.as_secs_f64(),
             busy_share: crate::gauge::busy_share(frame.cpu, frame.threads, time),
         }
+    }
+}
+
+/// Without copying where there was nothing before: these are long.
+fn append<T>(to: &mut Vec<T>, mut from: Vec<T>) {
+    if to.is_empty() {
+        *to = from;
+    } else {
+        to.append(&mut from);
     }
 }
 
