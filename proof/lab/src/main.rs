@@ -4,6 +4,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod campaign;
 mod gauge;
 mod layout;
 mod machine;
@@ -14,6 +15,7 @@ mod power;
 mod report_command;
 mod room;
 mod running;
+mod scenario;
 mod sink;
 mod source;
 mod statistics;
@@ -38,10 +40,19 @@ enum Tool {
     Layout(layout::Options),
     /// Says what this machine is, and how long its disk takes to sync.
     Machine(machine::Options),
+    /// Asks many scenarios of many mailers in turn, then says what differs; without names the usual eight.
+    Compare(campaign::Options),
     /// Cuts the power of mailers under load and counts the promises that were broken. Needs root.
     Power(power::Options),
     /// Makes a page, figures, a table or plain text of what a campaign left.
     Report(report_command::Options),
+    /// Asks scenarios of mailers in turn, again and again, and keeps a line of each run. Needs root.
+    Run(campaign::Options),
+    /// Lists the scenarios, or prints one, to be copied and changed.
+    Scenarios {
+        /// Which
+        name: Option<String>,
+    },
     /// Takes mail in over SMTP or LMTP, counts it, and proves each marked message whole.
     Sink(sink::Options),
     /// Sends marked messages over SMTP or LMTP and says how fast they were taken.
@@ -58,8 +69,11 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().tool {
         Tool::Layout(options) => layout::command(options),
         Tool::Machine(options) => machine::run(options),
+        Tool::Compare(options) => campaign::compare(options.or_all_compared()),
         Tool::Power(options) => power::run(options),
-        Tool::Report(options) => report_command::run(options, report::Abouts::new()),
+        Tool::Report(options) => report_command::run(options, campaign::abouts()?),
+        Tool::Run(options) => campaign::run_alone(&options),
+        Tool::Scenarios { name } => campaign::scenarios(name.as_deref()),
         Tool::Sink(options) => sink::run(options),
         Tool::Source(options) => source::run(options),
         Tool::Stats(options) => statistics::run(options),

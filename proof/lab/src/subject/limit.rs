@@ -3,7 +3,7 @@
 //! Must never start anything.
 
 use super::versions::Versions;
-use super::{Duty, Phase, Setup, Site, Subject, usual_recipient};
+use super::{Phase, Setup, Site, Subject, usual_recipient};
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,10 +21,8 @@ impl Subject for Limit {
     }
 
     fn refuses(&self, setup: &Setup) -> Option<String> {
-        let elsewhere = setup.duty != Duty::Relay;
-        elsewhere
-            .then(|| "it is the sink, which keeps nothing".into())
-            .or_else(|| setup.beyond(&[]))
+        let why = || "it is the sink, which has no mailboxes".into();
+        setup.duty.is_local().then(why).or_else(|| setup.beyond(&[]))
     }
 
     fn configure(&self, _: &Site) -> Result<Vec<PathBuf>> {

@@ -1,0 +1,98 @@
+//! The curves of a run: histograms, rates over time, and what one more message costs as the queue grows.
+//!
+//! Must never keep more points than a picture can show.
+
+use crate::scenario::{Ends, Load};
+use anyhow::Result;
+use report::record::{Minute, Run};
+use serde_json::Value;
+use std::path::Path;
+
+/// Points of a curve over the queue's length.
+const POINTS_MAX: usize = 200;
+/// A histogram of a source or sink, and its name in the record.
+const HISTOGRAMS: [(&str, &str); 2] = [("accept", "accept"), ("arrive", "arrive")];
+
+/// Takes them over from what source and sink have said; `accepted` is the source's file.
+pub fn write(
+    run: &mut Run,
+    load: &Load,
+    sent: &Value,
+    counts: &Value,
+    accepted: &Path,
+) -> Result<()> {
+    for (name, kept) in HISTOGRAMS {
+        let found = [sent, counts].iter().find_map(|value| value["histograms"][name].as_str());
+        if let Some(text) = found {
+            run.histograms.insert(kept.into(), text.into());
+        }
+    }
+    let minutes: Vec<Minute> =
+        serde_json::from_value(sent["intervals"].clone()).unwrap_or_default();
+    run.series.insert("accepted_per_second over seconds".into(), rates(&minutes));
+    if load.ends == Ends::Delivered {
+        let minutes: Vec<Minute> =
+            serde_json::from_value(counts["intervals"].clone()).unwrap_or_default();
+        run.series.insert("delivered_per_second over seconds".into(), rates(&minutes));
+    }
+    if load.every > 0.0 {
+        run.minutes = minutes;
+    }
+    if run.cell.contains_key("directories") || run.cell.contains_key("queued") {
+        let points = costs(&std::fs::read_to_string(accepted)?, load.queued as f64);
+        run.series.insert("create_us over queued".into(), points);
+    }
+    run.series.retain(|_, points| points.len() > 1);
+    Ok(())
+}
+
+fn rates(minutes: &[Minute]) -> Vec<(f64, f64)> {
+    let mut before = 0.0;
+    let rate = |minute: &Minute| {
+        let time = minute.seconds - before;
+        before = minute.seconds;
+        (minute.seconds, minute.messages as f64 / time.max(1e-3))
+    };
+    minutes.iter().map(rate).collect()
+}
+
+/// Microseconds for each message, over how many were queued before it: lines are `TOKEN RECIPIENTS NANOSECONDS`.
+fn costs(accepted: &str, queued: f64) -> Vec<(f64, f64)> {
+    let mut times: Vec<f64> =
+        accepted.lines().filter_map(|line| line.split(' ').nth(2)?.parse().ok()).collect();
+    times.sort_by(f64::total_cmp);
+    let bin = times.len().div_ceil(POINTS_MAX).max(2);
+    let cost = |(number, times): (usize, &[f64])| {
+        let us = (times[times.len() - 1] - times[0]) / 1000.0 / (times.len() - 1).max(1) as f64;
+        (queued + (number * bin + times.len() / 2) as f64, us)
+    };
+    times.chunks(bin).filter(|times| times.len() > 1).enumerate().map(cost).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_slows_down_shows_in_the_cost_of_a_message() {
+        let mut at = 0;
+        let lines: Vec<String> = (0..1000)
+            .map(|number| {
+                at += 1000 * (100 + number);
+                format!("0000000000000001-{number} 1 {at}")
+            })
+            .collect();
+        let points = costs(&lines.join("\n"), 50.0);
+        assert_eq!(points.len(), 200);
+        assert!(points[0].0 < 55.0 && points[199].0 > 1040.0, "{points:?}");
+        assert!((points[0].1 - 102.5).abs() < 2.0 && points[199].1 > 1090.0, "{points:?}");
+    }
+
+    #[test]
+    fn a_rate_is_of_its_own_interval() {
+        let minute =
+            |seconds, messages| Minute { seconds, messages, bytes: 0, errors: 0, connections: 0 };
+        let points = rates(&[minute(0.5, 100), minute(1.0, 300)]);
+        assert_eq!(points, [(0.5, 200.0), (1.0, 600.0)]);
+    }
+}

@@ -1,0 +1,115 @@
+//! A campaign: scenarios asked of subjects, in turn, again and again, until each cell has its runs.
+//!
+//! Must never make a run that stands in the file already, or leave one out without a line that says why.
+
+mod curve;
+mod generator;
+mod layouts;
+mod meter;
+mod options;
+mod place;
+mod progress;
+mod run;
+mod schedule;
+mod shell;
+
+pub use options::{Options, Outcome};
+pub use shell::{abouts, compare, run_alone, scenarios};
+
+use crate::room;
+use crate::scenario::{Measure, Scenario};
+use anyhow::{Context, Result, ensure};
+use place::Place;
+use progress::Progress;
+use report::record::{self, Line};
+use schedule::{Schedule, Step};
+use std::path::Path;
+
+/// So many errors of our own in a row end a campaign.
+const ERRORS_MAX: u32 = 5;
+
+/// Makes the runs that are missing. Returns what there is now.
+pub fn run(options: &Options) -> Result<Outcome> {
+    let scenarios = options.scenarios()?;
+    if options.dry_run {
+        return dry_run(options, &scenarios);
+    }
+    if !room::is_inside() {
+        return outside(options);
+    }
+    let place = Place::furnish(options)?;
+    let lines = record::read(&options.out)?;
+    let schedule = Schedule::new(&scenarios, &place.subjects, &lines, options.runs)?;
+    let progress = Progress::new(schedule.len());
+    let mut errors = 0;
+    for step in schedule.steps() {
+        if schedule::is_hopeless(&record::read(&options.out)?, &step) {
+            progress.skip(&step);
+            continue;
+        }
+        progress.begin(&step);
+        match answer(&place, &step) {
+            Ok(lines) => {
+                lines.iter().try_for_each(|line| record::append(&options.out, line))?;
+                progress.end(&step, &lines);
+                errors = 0;
+            }
+            Err(error) => {
+                progress.trouble(&step, &error);
+                errors += 1;
+                ensure!(errors < ERRORS_MAX, "{errors} errors of the laboratory in a row");
+            }
+        }
+    }
+    progress.close();
+    Ok(Outcome::Done)
+}
+
+fn answer(place: &Place, step: &Step) -> Result<Vec<Line>> {
+    match step.scenario.measure {
+        Measure::Load => run::load(place, step),
+        Measure::Order => run::order(place, step),
+    }
+}
+
+/// Says what would be run.
+fn dry_run(options: &Options, scenarios: &[Scenario]) -> Result<Outcome> {
+    let lines = record::read(&options.out)?;
+    let subjects = options.subjects()?;
+    let schedule = Schedule::new(scenarios, &subjects, &lines, options.runs)?;
+    let steps: Vec<String> = schedule.steps().map(|step| step.to_string()).collect();
+    let out = options.out.display();
+    shell::say(&format!("{}\n{} runs are missing in {out}\n", steps.join("\n"), steps.len()));
+    Ok(Outcome::Done)
+}
+
+/// Fetches what needs the network, then waits for the room.
+fn outside(options: &Options) -> Result<Outcome> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "this needs root: it makes namespaces and starts mailers; run it with sudo"
+    );
+    options.fetch()?;
+    let end = room::enter(options.needs_network()?)?;
+    match end {
+        Some(0) => Ok(Outcome::Done),
+        Some(code) => Ok(Outcome::Failed(code)),
+        None => {
+            eprintln!("interrupted; the same command goes on where it stopped");
+            Ok(Outcome::Failed(130))
+        }
+    }
+}
+
+/// Makes a directory if it is not there, and takes away all that is in it.
+fn empty(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).with_context(|| path.display().to_string())?;
+    for entry in std::fs::read_dir(path)? {
+        let path = entry?.path();
+        let is_directory = path.symlink_metadata()?.is_dir();
+        let gone =
+            if is_directory { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        gone.with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! Where a campaign takes place: the furnished room, its subjects, and what has been found out about them.
+//!
+//! Must never let one run see what another one left: each gets a fresh queue.
+
+use super::options::Options;
+use super::schedule::Step;
+use crate::subject::Versions;
+use crate::subject::{Duty, Site, Subject};
+use crate::{machine, peers, room};
+use anyhow::{Context, Result};
+use report::record::{self, Durability, Line, Machine, Run, Settings};
+use sha2::{Digest, Sha256};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The port of a subject; the network is the room's own.
+const PORT: u16 = 2525;
+/// The sink's.
+const NEXT_HOP_PORT: u16 = 2600;
+
+/// What subjects are configured by, below the directory of the campaign.
+const OWN: &str = "own";
+
+/// See the module.
+pub struct Place {
+    /// All that may be asked.
+    pub subjects: Vec<Box<dyn Subject>>,
+    /// Where scratch files lie.
+    pub work: PathBuf,
+    versions: Versions,
+    posthaste: Result<PathBuf>,
+    machine: Machine,
+    settings: RefCell<HashSet<String>>,
+    durability: RefCell<HashMap<(String, Duty), Durability>>,
+}
+
+impl Place {
+    /// Makes the room ready.
+    pub fn furnish(options: &Options) -> Result<Place> {
+        std::fs::create_dir_all(&options.work)?;
+        let work = options.work.canonicalize()?;
+        peers::lock(&work)?;
+        let (queue, own) = (work.join("queue"), work.join(OWN));
+        let packages = options.needs_packages()?.then(|| options.unpacked().canonicalize());
+        let packages = packages.transpose()?;
+        std::fs::create_dir_all(&queue)?;
+        std::fs::create_dir_all(&own)?;
+        room::furnish(&own, &queue, packages.as_deref())?;
+        let lines = record::read(&options.out)?;
+        let known = lines.iter().filter_map(|line| match line {
+            Line::Settings(settings) => Some(settings.id.clone()),
+            _ => None,
+        });
+        let versions = packages.map(|packages| Versions::read(&packages.join("versions")));
+        Ok(Place {
+            subjects: options.subjects()?,
+            versions: versions.transpose()?.unwrap_or_default(),
+            posthaste: peers::posthaste(options.posthaste.as_deref()),
+            machine: machine::look(&queue)?,
+            settings: RefCell::new(known.collect()),
+            durability: RefCell::default(),
+            work,
+        })
+    }
+
+    /// Of this name.
+    pub fn subject(&self, name: &str) -> Result<&dyn Subject> {
+        let found = self.subjects.iter().find(|subject| subject.name() == name);
+        found.map(AsRef::as_ref).with_context(|| format!("no subject is called {name}"))
+    }
+
+    /// A site without anything of an earlier run.
+    pub fn site(&self, step: &Step) -> Result<Site> {
+        let [queue, mail, log] = ["queue", "mail", "log"].map(|name| self.work.join(name));
+        for path in [&queue, &mail, &log] {
+            super::empty(path)?;
+        }
+        Ok(Site {
+            queue,
+            work: self.work.join(OWN),
+            port: PORT,
+            next_hop: NEXT_HOP_PORT,
+            posthaste: self.posthaste.as_ref().cloned().unwrap_or_default(),
+            mail,
+            log,
+            setup: step.question.setup.clone(),
+        })
+    }
+
+    /// The subject's version.
+    pub fn version(&self, subject: &dyn Subject, site: &Site) -> Result<String> {
+        subject.version(site, &self.versions)
+    }
+
+    /// The line of a run that is about to begin.
+    pub fn new_run(&self, step: &Step, version: String) -> Run {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Run {
+            time: time.as_secs(),
+            scenario: step.scenario.name.clone(),
+            subject: step.subject.clone(),
+            version,
+            cell: step.question.cell.clone(),
+            ordinal: step.ordinal,
+            seed: step.seed,
+            figure: step.scenario.figure.clone(),
+            value: None,
+            values: BTreeMap::new(),
+            histograms: BTreeMap::new(),
+            samples: BTreeMap::new(),
+            series: BTreeMap::new(),
+            calls: Vec::new(),
+            minutes: Vec::new(),
+            durability: None,
+            how: BTreeMap::new(),
+            warnings: Vec::new(),
+            failed: None,
+            settings: String::new(),
+            machine: Machine { load: machine::load(), ..self.machine.clone() },
+            lab: env!("CARGO_PKG_VERSION").into(),
+        }
+    }
+
+    /// The settings' id, and their line where the file has none yet.
+    pub fn settings(&self, subject: &str, files: &[PathBuf]) -> Result<(String, Option<Line>)> {
+        let mut texts = BTreeMap::new();
+        for file in files {
+            let text = std::fs::read(file).with_context(|| file.display().to_string())?;
+            texts.insert(name_of(file), String::from_utf8_lossy(&text).into_owned());
+        }
+        let hash = Sha256::digest(format!("{subject} {texts:?}"));
+        let id: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let is_new = self.settings.borrow_mut().insert(id.clone());
+        let line = Settings { id: id.clone(), subject: subject.into(), files: texts };
+        Ok((id, is_new.then_some(Line::Settings(line))))
+    }
+
+    /// What is known of a subject's syncs; found out by `look` the first time.
+    pub fn durability(
+        &self,
+        subject: &str,
+        duty: Duty,
+        look: impl FnOnce() -> Result<Durability>,
+    ) -> Result<Durability> {
+        let key = (subject.to_string(), duty);
+        if let Some(known) = self.durability.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let found = look()?;
+        self.durability.borrow_mut().insert(key, found.clone());
+        Ok(found)
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name()
+        .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into())
+}

@@ -1,0 +1,126 @@
+//! What a scenario sends, and what its sink does.
+//!
+//! Must never say what a mailer is to do: that is its setup.
+
+use serde::{Deserialize, Serialize};
+
+/// How a question is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Mail is sent and its rate measured.
+    #[default]
+    Load,
+    /// A queue is restored and run once in an order: read, sort, sum; or until it is empty.
+    Order,
+}
+
+/// What ends a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ends {
+    /// The last 250 to the source.
+    #[default]
+    Accepted,
+    /// Everything has come to the sink, or lies in mailboxes.
+    Delivered,
+}
+
+/// Whose programs send and take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tool {
+    /// The laboratory's own.
+    #[default]
+    Lab,
+    /// Postfix's smtp-source or smtp-sink.
+    Postfix,
+}
+
+/// What the source sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Load {
+    /// What ends a run.
+    pub ends: Ends,
+    /// Sessions at once.
+    pub sessions: u32,
+    /// Messages in all; 0: as many as go in `seconds`.
+    pub messages: u64,
+    /// No message is begun after this time; 0: until all are sent.
+    pub seconds: f64,
+    /// Messages sent before the clock starts.
+    pub warm_up: u64,
+    /// Messages over one connection; 0: as many as there are.
+    pub per_connection: u64,
+    /// Recipients of each message.
+    pub recipients: u32,
+    /// Bytes of each message: a number, `1k:50,4k:30,100k:20`, or `lognormal:MEDIAN:SIGMA`.
+    pub sizes: String,
+    /// A directory of real messages to send instead.
+    pub messages_from: String,
+    /// By BDAT (RFC 3030).
+    pub bdat: bool,
+    /// MAIL, RCPT and DATA together (RFC 2920).
+    pub pipelining: bool,
+    /// Messages a second over all sessions; 0: as fast as they are answered.
+    pub rate: f64,
+    /// To whom, with weights, where it is not for the subject to say.
+    pub to: Vec<String>,
+    /// Destinations over which `{d}` in `to` counts.
+    pub spread: u32,
+    /// Seconds of a row of the minute table, and of a point of the curve over time; 0: a tenth of `seconds`.
+    pub every: f64,
+    /// Messages that are queued before the clock starts.
+    pub queued: u64,
+    /// Seconds between the start of all and the load.
+    pub settle: f64,
+    /// Whose source.
+    pub source: Tool,
+    /// Whose sink.
+    pub sink: Tool,
+    /// For `measure = "order"`: the run ends when all is sorted, or when the queue is empty.
+    pub until_empty: bool,
+    /// For `measure = "order"`: different hosts to which the messages go.
+    pub hosts: u32,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        Load {
+            ends: Ends::Accepted,
+            sessions: 10,
+            messages: 0,
+            seconds: 1.0,
+            warm_up: 100,
+            per_connection: 1,
+            recipients: 1,
+            sizes: "4096".into(),
+            messages_from: String::new(),
+            bdat: false,
+            pipelining: false,
+            rate: 0.0,
+            to: Vec::new(),
+            spread: 0,
+            every: 0.0,
+            queued: 0,
+            settle: 0.2,
+            source: Tool::Lab,
+            sink: Tool::Lab,
+            until_empty: false,
+            hosts: 1,
+        }
+    }
+}
+
+/// What the sink does to the mail; each as on the command line of `posthaste-lab sink`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Sink {
+    /// `[STAGE:]MILLISECONDS[:SHARE]`.
+    pub delay: Vec<String>,
+    /// `STAGE:CODE[:SHARE]`.
+    pub refuse: Vec<String>,
+    /// `STAGE[:SHARE]`.
+    pub drop: Vec<String>,
+}
