@@ -86,6 +86,14 @@ impl Place {
     }
 }
 
+/// As many descriptors as this process may have: many sessions need more than are usual.
+pub fn allow_many_sockets() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit); // what is refused shows where a socket cannot be had
+}
+
 fn new_socket(address: &SocketAddr) -> std::io::Result<TcpSocket> {
     if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
 }

@@ -163,3 +163,15 @@ fn refusals_hit_their_stage_and_share_and_the_rest_of_the_recipients_get_the_mes
         assert!(stats["refused"].as_u64().unwrap() > 0, "{name}");
     }
 }
+
+#[test]
+fn more_sessions_than_the_usual_number_of_descriptors_are_no_obstacle() {
+    let sink = Sink::start(&["--until", "800"]);
+    let lab = env!("CARGO_BIN_EXE_posthaste-lab");
+    let source = format!("ulimit -Sn 200; exec {lab} source {} -s 400 -m 800 -d 0", sink.place);
+    let output = std::process::Command::new("sh").args(["-c", &source]).output().unwrap();
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counts = ["accepted", "broken", "connections"].map(|name| summary[name].as_u64().unwrap());
+    assert!(counts[0] == 800 && counts[1] == 0 && counts[2] > 200, "{summary}");
+    assert_eq!(sink.wait()["whole"], 800);
+}

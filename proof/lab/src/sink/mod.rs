@@ -121,6 +121,7 @@ impl Shared {
 
 /// Runs until it is told to stop, by an option or SIGTERM or SIGINT; then says its JSON line.
 pub fn run(options: Options) -> Result<()> {
+    crate::net::allow_many_sockets();
     let Options { expect, stats, seconds, idle, listen, threads, .. } = &options;
     let (expect, stats) = (expect.clone(), stats.clone());
     let end = End { seconds: *seconds, idle: *idle };

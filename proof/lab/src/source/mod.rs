@@ -146,6 +146,7 @@ impl Options {
 
 /// Sends everything, then says its JSON line. An error where not every message got its 250.
 pub fn run(options: Options) -> Result<()> {
+    crate::net::allow_many_sockets();
     let accepted = options.accepted.clone();
     let Sent { tally, frame, .. } = Load::start(options)?.finish()?;
     if let Some(path) = accepted {

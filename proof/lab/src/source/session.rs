@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Bodies up to this size go out in one write with their edges.
 const JOIN_BYTES_MAX: usize = 256 * 1024;
-/// Between two tries of one message.
+/// Between two tries of one message, and after a broken connection: a mailer that is gone is not stormed.
 const RETRY_REST: Duration = Duration::from_millis(20);
 
 /// What the sessions of one thread share.
@@ -108,10 +108,13 @@ impl Session<'_> {
         loop {
             let ending = self.try_once(number).await;
             lock(&self.worker.tally).count(number, &ending, begun);
-            if matches!(ending, Ending::Accepted(_)) || first.elapsed() >= give_up {
+            let over = matches!(ending, Ending::Accepted(_)) || first.elapsed() >= give_up;
+            if !over || ending == Ending::Broken {
+                tokio::time::sleep(RETRY_REST).await;
+            }
+            if over {
                 return;
             }
-            tokio::time::sleep(RETRY_REST).await;
         }
     }
 
