@@ -10,6 +10,8 @@ mod layout;
 mod machine;
 mod mark;
 mod net;
+#[allow(dead_code)] // until the campaign asks it
+mod order;
 mod peers;
 mod power;
 mod report_command;
