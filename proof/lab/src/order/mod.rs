@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use variant::Variant;
 
-/// Hosts at most: each is an address of 127.0.1.0/24.
+/// Hosts at most: each is an address of 127.9.0.0/24.
 const HOSTS_MAX: u32 = 250;
 /// Runners at most: each is a process.
 const RUNNERS_MAX: u32 = 100;

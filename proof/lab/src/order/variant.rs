@@ -54,9 +54,9 @@ impl<'a> Variant<'a> {
     }
 }
 
-/// The address of host `number`.
+/// The address of host `number`. Debian has 127.0.1.1 for the machine's own name: mail to that would be local.
 fn address(number: u32) -> String {
-    format!("127.0.1.{}", number + 1)
+    format!("127.9.0.{}", number + 1)
 }
 
 /// A route for each host above the one for all.
@@ -159,7 +159,7 @@ mod tests {
         let routes = parsed["route"].as_array().unwrap();
         assert_eq!(routes.len(), 4);
         assert_eq!(routes[2]["domain"].as_str(), Some("h2.sink.test"));
-        assert_eq!(routes[2]["to"].as_str(), Some("smtp:127.0.1.3:2600"));
+        assert_eq!(routes[2]["to"].as_str(), Some("smtp:127.9.0.3:2600"));
         assert_eq!(routes[3]["domain"].as_str(), Some("*"));
         assert_eq!(posthaste_routes("hostname = \"x\"\n", 2600, 3), None);
     }
