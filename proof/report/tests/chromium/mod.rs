@@ -96,13 +96,18 @@ impl Browser {
         value
     }
 
-    /// A window so wide, light or dark.
+    /// A window so wide, light or dark, or on paper.
     pub fn look(&mut self, width: u32, scheme: &str) {
         let size =
             json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600});
         self.call("Emulation.setDeviceMetricsOverride", size);
-        let scheme = json!([{"name": "prefers-color-scheme", "value": scheme}]);
-        self.call("Emulation.setEmulatedMedia", json!({"features": scheme}));
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        let media = if scheme == "print" {
+            json!({"media": "print"})
+        } else {
+            json!({"media": "", "features": features})
+        };
+        self.call("Emulation.setEmulatedMedia", media);
     }
 
     /// Opens a file and waits until it is there.
