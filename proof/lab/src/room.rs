@@ -17,6 +17,10 @@ use tokio::signal::unix::{SignalKind, signal};
 const INSIDE: &str = "POSTHASTE_LAB_ROOM";
 const OWN_NETWORK: &str = "own network";
 const MACHINES_NETWORK: &str = "the machine's network";
+/// Settings of the room's own network: a client who finds a full accept queue knocks again or is refused. With cookies
+/// in place of a queue it would think that it is connected, and wait for a greeting that never comes (OpenSMTPD's queue
+/// holds five).
+const NO_SILENCE: [(&str, &str); 2] = [("tcp_syncookies", "0"), ("tcp_abort_on_overflow", "1")];
 /// The user ids that the mailers have in the room.
 pub const POSTFIX: u32 = 61_301;
 /// Exim's.
@@ -106,6 +110,10 @@ fn kill_on_signal(room: Pid, ended: Arc<AtomicBool>) -> Result<()> {
 pub fn furnish(work: &Path, queue: &Path, peers: Option<&Path>) -> Result<()> {
     if std::env::var(INSIDE).is_ok_and(|network| network == OWN_NETWORK) {
         run("ip", ["link", "set", "lo", "up"])?;
+        for (name, value) in NO_SILENCE {
+            let path = format!("/proc/sys/net/ipv4/{name}");
+            std::fs::write(&path, value).context(path)?;
+        }
     }
     run("mount", ["-t", "tmpfs", "none", "/run"])?;
     for path in [Some(work), peers].into_iter().flatten() {

@@ -100,6 +100,20 @@ impl Running {
         self.namespace().map_or_else(Vec::new, |namespace| members(&namespace))
     }
 
+    /// A command as one of the mailer's own: it finds the same mailboxes and the same log, is among its processes, and
+    /// ends with them. Where the mailer is not ours, as it is.
+    pub fn inside(&self, command: Command) -> Result<Command> {
+        if self.child.is_none() {
+            return Ok(command);
+        }
+        let first = self.namespace().and_then(|namespace| members(&namespace).into_iter().min());
+        let first = first.context("it does not run")?;
+        let mut inside = Command::new("nsenter");
+        inside.args(["--mount", "--pid", "--target", &first.to_string()]);
+        inside.arg(command.get_program()).args(command.get_args());
+        Ok(inside)
+    }
+
     /// Of its processes; `None` as long as it has none of its own.
     fn namespace(&self) -> Option<PathBuf> {
         let child = self.child.as_ref()?.id();

@@ -4,12 +4,13 @@
 
 use super::versions::Versions;
 use super::{
-    Duty, Logging, Phase, Setup, Site, Subject, directory, files, fill_in, make_mailboxes,
+    Duty, Logging, Phase, Setup, Site, Subject, at_once, directory, files, fill_in, make_mailboxes,
     usual_recipient, write,
 };
 use crate::room;
 use anyhow::Result;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// See the module.
@@ -24,6 +25,18 @@ fn runners(site: &Site) -> u32 {
     if site.setup.runners > 0 { site.setup.runners } else { RUNNERS }
 }
 
+/// It cannot be told to log nothing, so its logs are links to nothing.
+fn make_silence(silence: &Path) -> Result<()> {
+    directory(silence, Some(room::EXIM))?;
+    for name in ["main", "reject", "panic"] {
+        let link = silence.join(format!("{name}log"));
+        if !link.is_symlink() {
+            symlink("/dev/null", link)?;
+        }
+    }
+    Ok(())
+}
+
 /// Its configuration.
 pub(super) fn text(site: &Site) -> String {
     let setup = &site.setup;
@@ -36,7 +49,7 @@ pub(super) fn text(site: &Site) -> String {
         _ => "directory = {mail}/home/$local_part_data/Maildir\n  maildir_format",
     };
     let (log, selector) = match setup.logging {
-        Logging::None => ("/dev/null", "-all"),
+        Logging::None => ("{work}/exim-silence/%slog", "-all"),
         Logging::Full | Logging::Slow => ("{log}/exim/%slog", ""),
     };
     let (share, runners) = (setup.recipients_per_transaction.to_string(), runners(site));
@@ -84,6 +97,7 @@ impl Subject for Exim {
     fn configure(&self, site: &Site) -> Result<Vec<PathBuf>> {
         directory(&site.log.join("exim"), Some(room::EXIM))?;
         directory(&site.queue.join("exim"), Some(room::EXIM))?;
+        make_silence(&site.work.join("exim-silence"))?;
         make_mailboxes(site)?;
         Ok(vec![write(&site.work.join(room::EXIM_SETTINGS), &text(site))?])
     }
@@ -104,10 +118,7 @@ impl Subject for Exim {
         if site.setup.duty != Duty::Hold {
             return None;
         }
-        let script = "i=0; while [ $i -lt $1 ]; do /usr/sbin/exim4 -qff & i=$((i+1)); done; wait";
-        let mut command = Command::new("sh");
-        command.args(["-c", script, "sh", &runners(site).to_string()]);
-        Some(command)
+        Some(at_once(runners(site), "/usr/sbin/exim4", &["-qff"]))
     }
 
     fn queued(&self, site: &Site) -> Result<u64> {

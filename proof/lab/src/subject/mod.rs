@@ -77,7 +77,7 @@ pub trait Subject: Sync {
     /// To whom mail goes that is to be treated as the setup says; `{n}` and `{m}` as the source has them.
     fn recipient(&self, site: &Site) -> String;
     /// Has it try everything now, also what it holds; `None` where `Phase::Drain` does that by itself, or
-    /// where nothing can.
+    /// where nothing can. To be started by `Running::inside`, as it may leave processes behind.
     fn flush(&self, site: &Site) -> Option<Command>;
     /// What there is to do as soon as it greets.
     fn settle(&self, _: &Site, _: Phase) -> Option<Command> {
@@ -188,6 +188,15 @@ fn make_mailboxes(site: &Site) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// So many of one program at once, until all have ended.
+fn at_once(number: u32, program: &str, arguments: &[&str]) -> Command {
+    let script =
+        "number=$1; shift; while [ $number -gt 0 ]; do \"$@\" & number=$((number-1)); done; wait";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh", &number.to_string(), program]).args(arguments);
+    command
 }
 
 /// Makes a directory of this owner.

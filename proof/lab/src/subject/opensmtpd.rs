@@ -51,6 +51,9 @@ impl Subject for Opensmtpd {
     }
 
     fn refuses(&self, setup: &Setup) -> Option<String> {
+        if setup.recipients_per_transaction != Setup::default().recipients_per_transaction {
+            return Some("it has no setting for the recipients of one transaction".into());
+        }
         setup.beyond(&["runners"])
     }
 

@@ -4,7 +4,7 @@
 
 use super::versions::Versions;
 use super::{
-    Duty, Logging, Phase, Setup, Site, Subject, directory, files, fill_in, make_mailboxes,
+    Duty, Logging, Phase, Setup, Site, Subject, at_once, directory, files, fill_in, make_mailboxes,
     usual_recipient, write,
 };
 use crate::room;
@@ -23,7 +23,7 @@ const MACROS: &str = "/usr/share/sendmail/cf/";
 const ORDERS: [&str; 7] =
     ["priority", "filename", "host", "modification", "random", "time", "none"];
 /// Queue runners where nothing else is asked for.
-const RUNNERS: u32 = 100;
+const RUNNERS: u32 = 20;
 /// Queue directories are at most so many, of which each is looked at.
 const DIRECTORIES_MAX: u32 = 1_000;
 /// An mbox by mail.local: procmail would have the deliveries wait for its lock until they are put off.
@@ -34,6 +34,11 @@ const MAILDIR: &str =
 
 fn settings(site: &Site) -> PathBuf {
     site.work.join("sendmail/sendmail.cf")
+}
+
+/// One queue run takes the messages one by one, so several run side by side.
+fn runners(site: &Site) -> u32 {
+    if site.setup.runners > 0 { site.setup.runners } else { RUNNERS }
 }
 
 /// Where the queue directories are, by their names in the queue.
@@ -77,7 +82,7 @@ fn make_settings(mc: &Path, cf: &Path) -> Result<()> {
 pub(super) fn text(site: &Site) -> String {
     let setup = &site.setup;
     let share = setup.recipients_per_transaction.to_string();
-    let runners = if setup.runners > 0 { setup.runners } else { RUNNERS }.to_string();
+    let runners = runners(site).to_string();
     let more = [
         ("mode", if setup.duty == Duty::Hold { "queueonly" } else { "background" }),
         ("log_level", if setup.logging == Logging::None { "0" } else { "9" }),
@@ -144,9 +149,8 @@ impl Subject for Sendmail {
     }
 
     fn flush(&self, site: &Site) -> Option<Command> {
-        let mut command = Command::new(PROGRAM);
-        command.arg("-C").arg(settings(site)).arg("-q");
-        Some(command)
+        let settings = settings(site).display().to_string();
+        Some(at_once(runners(site), PROGRAM, &["-C", &settings, "-q"]))
     }
 
     fn queued(&self, site: &Site) -> Result<u64> {

@@ -175,10 +175,12 @@ fn attempt(subject: &dyn Subject, site: &Site, options: &Options) -> Result<Stri
     let begun = Instant::now();
     let sent = Load::start(source(subject, site, options)?)?.finish()?;
     let promised = sent.tally.promises().len() as u64;
-    ensure!(promised == options.messages, "{promised} of {} were taken", options.messages);
+    if promised != options.messages {
+        bail!("{promised} of {} were taken", options.messages);
+    }
     let wanted = promised * options.recipients;
     match site.setup.duty {
-        Duty::Hold => hold(subject, site, &sink, promised)?,
+        Duty::Hold => hold(subject, site, &sink, &running, promised)?,
         Duty::Relay => {
             await_all("at the sink", wanted, || Ok(sink.stats()?.recipients))?;
             await_all("still queued", 0, || subject.queued(site))?;
@@ -197,11 +199,18 @@ fn attempt(subject: &dyn Subject, site: &Site, options: &Options) -> Result<Stri
 }
 
 /// Nothing moves while it is held, and everything once it is let go.
-fn hold(subject: &dyn Subject, site: &Site, sink: &Sink, promised: u64) -> Result<()> {
+fn hold(
+    subject: &dyn Subject,
+    site: &Site,
+    sink: &Sink,
+    running: &Running,
+    promised: u64,
+) -> Result<()> {
     std::thread::sleep(HOLD_TIME);
     let (queued, moved) = (subject.queued(site)?, sink.messages());
     ensure!(queued == promised && moved == 0, "{queued} are held, {moved} went on");
-    let Some(mut flush) = subject.flush(site) else { return Ok(()) };
+    let Some(flush) = subject.flush(site) else { return Ok(()) };
+    let mut flush = running.inside(flush)?;
     let output = flush.stdin(Stdio::null()).output().context("flush")?;
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{flush:?}: {error}");
@@ -236,7 +245,7 @@ fn source(subject: &dyn Subject, site: &Site, options: &Options) -> Result<sourc
     let [messages, sessions, recipients] =
         [options.messages, options.sessions, options.recipients].map(|number| number.to_string());
     let words = ["source", &target, "-s", &sessions, "-m", &messages, "-r", &recipients];
-    let more = ["-t", &recipient, "--timeout", "20"];
+    let more = ["-t", &recipient, "--timeout", "20", "--retry", "20"];
     let quits = subject.is_left_without_goodbye().then_some("--no-wait-for-quit");
     Ok(SourceLine::try_parse_from(words.iter().chain(&more).copied().chain(quits))?.options)
 }
