@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// A source that has not ended after its time and this much more is stuck.
 const SOURCE_TIME_MAX: Duration = Duration::from_secs(120);
+/// Who is not let in or not answered tries again for this many seconds, as mailers do.
+const RETRY_SECONDS: &str = "20";
 /// The source gives up on a reply after this many seconds.
 const REPLY_SECONDS_MAX: &str = "60";
 /// The sink answers within this time.
@@ -135,6 +137,7 @@ pub fn send(target: &Target, load: &Load, seed: u64, accepted: &Path) -> Result<
     let mut command = lab("source")?;
     command.arg(target.address).arg("--accepted").arg(accepted);
     command.args(["--seed", &seed.to_string(), "--timeout", REPLY_SECONDS_MAX]);
+    command.args(["--retry", RETRY_SECONDS]);
     command.args(["--sessions", &load.sessions.to_string()]);
     command.args(["--per-connection", &load.per_connection.to_string()]);
     command.args(["--recipients", &load.recipients.to_string()]);

@@ -7,6 +7,7 @@ mod generator;
 mod layouts;
 mod meter;
 mod options;
+mod orders;
 mod place;
 mod progress;
 mod run;
@@ -68,7 +69,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
 fn answer(place: &Place, step: &Step) -> Result<Vec<Line>> {
     match step.scenario.measure {
         Measure::Load => run::load(place, step),
-        Measure::Order => run::order(place, step),
+        Measure::Order => orders::run(place, step),
     }
 }
 

@@ -111,6 +111,14 @@ struct Stand<'a> {
     before: u64,
 }
 
+/// How a run ended.
+struct End {
+    /// In nanoseconds of the monotonic clock.
+    at_ns: f64,
+    /// Of what was accepted; less than 1 where the run was cut.
+    served_share: f64,
+}
+
 fn attempt(
     place: &Place,
     step: &Step,
@@ -138,14 +146,15 @@ fn attempt(
     std::thread::sleep(Duration::from_secs_f64(load.settle));
     let family = Family::below(&running.pids());
     let traced = step.scenario.trace.then(|| Trace::attach(&family, Which::All)).transpose()?;
+    let sink_before = stand.sink.counts()?;
     let meter = Meter::begin((!is_limit(subject)).then_some(&family), &stand.site.queue)?;
     let sent = stand.send(load, step.seed)?;
-    let end_ns = stand.end(&sent)?;
+    let end = stand.end(&sent)?;
     let calls = traced.map(Trace::finish).transpose()?;
     meter.end(run, number(&sent, "accepted"));
     drop(running);
     drop(disks);
-    stand.judge(run, &sent, end_ns)?;
+    stand.judge(run, &sent, &sink_before, end)?;
     calls.into_iter().for_each(|calls| keep_calls(run, calls));
     Ok(())
 }
@@ -214,32 +223,42 @@ impl Stand<'_> {
             self.before += number(&sent, "recipients") as u64;
         }
         if load.ends == Ends::Delivered {
-            self.await_all(self.before, WARM_TIME_MAX).context("before the clock started")?;
+            self.await_all(self.before, WARM_TIME_MAX, f64::INFINITY)
+                .context("before the clock started")?;
         }
         Ok(())
     }
 
-    /// When the run ended, in nanoseconds of the monotonic clock.
-    fn end(&mut self, sent: &Value) -> Result<f64> {
-        let is_direct = is_limit(self.subject);
-        if self.step.question.load.ends == Ends::Accepted || is_direct {
-            return Ok(number(sent, "end_ns"));
+    /// Waits for the run's end.
+    fn end(&mut self, sent: &Value) -> Result<End> {
+        let all = number(sent, "recipients");
+        let load = &self.step.question.load;
+        if load.ends == Ends::Accepted || is_limit(self.subject) {
+            return Ok(End { at_ns: number(sent, "end_ns"), served_share: 1.0 });
         }
-        let all = self.before + number(sent, "recipients") as u64;
-        let seen_ns = self.await_all(all, STUCK_TIME)?;
-        Ok(if self.boxes.is_some() { seen_ns } else { number(&self.sink.counts()?, "last_ns") })
+        let longest_ns = number(sent, "start_ns") + load.longest * 1e9;
+        let mut end = self.await_all(self.before + all as u64, STUCK_TIME, longest_ns)?;
+        if self.boxes.is_none() && end.served_share >= 1.0 {
+            end.at_ns = number(&self.sink.counts()?, "last_ns");
+        }
+        Ok(end)
     }
 
-    /// Waits until so many recipients are served; when that was seen.
-    fn await_all(&mut self, all: u64, stuck_time: Duration) -> Result<f64> {
+    /// Waits until so many recipients are served, or until `longest_ns`.
+    fn await_all(&mut self, all: u64, stuck_time: Duration, longest_ns: f64) -> Result<End> {
+        let wanted = (all - self.before).max(1) as f64;
         let (mut last, mut seen) = (Instant::now(), 0);
         loop {
             let now = match &mut self.boxes {
                 Some(boxes) => boxes.count()?,
                 None => number(&self.sink.counts()?, "recipients") as u64,
             };
+            let at_ns = monotonic_ns();
             if now >= all {
-                return Ok(monotonic_ns());
+                return Ok(End { at_ns, served_share: 1.0 });
+            }
+            if at_ns > longest_ns && now > self.before {
+                return Ok(End { at_ns, served_share: (now - self.before) as f64 / wanted });
             }
             if now != seen {
                 (last, seen) = (Instant::now(), now);
@@ -255,23 +274,28 @@ impl Stand<'_> {
     }
 
     /// Everything that source and sink have counted.
-    fn judge(self, run: &mut Run, sent: &Value, end_ns: f64) -> Result<()> {
+    fn judge(self, run: &mut Run, sent: &Value, sink_before: &Value, end: End) -> Result<()> {
         let load = &self.step.question.load;
         let counts = self.sink.stop()?;
-        let seconds = (end_ns - number(sent, "start_ns")) / 1e9;
+        let seconds = (end.at_ns - number(sent, "start_ns")) / 1e9;
         let (messages, recipients) = (number(sent, "accepted"), number(sent, "recipients"));
         ensure!(seconds > 0.0, "the run took no time");
         let served = if run.figure.unit.starts_with("recipients") { recipients } else { messages };
-        run.value = Some(served / seconds);
+        run.value = Some(served * end.served_share / seconds);
         let mut value = |name: &str, value: f64| run.values.insert(name.into(), value);
         value("seconds", seconds);
         value("messages", messages);
         value("recipients", recipients);
         value("not_accepted", number(sent, "not_accepted"));
         value("source_busy_share", number(sent, "busy_share"));
-        value("sink_busy_share", number(&counts, "busy_share"));
+        let sink_cpu_s = number(&counts, "cpu_seconds") - number(sink_before, "cpu_seconds");
+        value("sink_busy_share", sink_cpu_s.max(0.0) / seconds);
         value("connections", number(sent, "connections"));
-        if load.ends == Ends::Delivered && self.boxes.is_none() {
+        if end.served_share < 1.0 {
+            let percent = end.served_share * 100.0;
+            let longest = load.longest;
+            run.warnings.push(format!("cut after {longest} s, when {percent:.0} % had come"));
+        } else if load.ends == Ends::Delivered && self.boxes.is_none() {
             for name in ["lost", "duplicates", "damaged"] {
                 value(name, number(&counts, name));
             }
@@ -314,8 +338,4 @@ fn monotonic_ns() -> f64 {
 /// A number of a tool's JSON; 0 where there is none.
 pub fn number(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or(0.0)
-}
-/// tmp
-pub fn order(_: &Place, _: &Step) -> Result<Vec<Line>> {
-    bail!("later")
 }

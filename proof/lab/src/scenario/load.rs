@@ -83,6 +83,13 @@ pub struct Load {
     pub until_empty: bool,
     /// For `measure = "order"`: different hosts to which the messages go.
     pub hosts: u32,
+    /// For `measure = "order"`: nothing of the queue is in memory when the run begins.
+    pub cold: bool,
+    /// For `measure = "order"`: the sink acknowledges each segment at once. Else a mailer that waits for that before it
+    /// goes on waits up to 40 ms.
+    pub acknowledge_at_once: bool,
+    /// A run whose deliveries have not ended after so many seconds is cut there; its rate is that of what had come.
+    pub longest: f64,
 }
 
 impl Default for Load {
@@ -109,6 +116,9 @@ impl Default for Load {
             sink: Tool::Lab,
             until_empty: false,
             hosts: 1,
+            cold: false,
+            acknowledge_at_once: false,
+            longest: 30.0,
         }
     }
 }
