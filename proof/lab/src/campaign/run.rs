@@ -281,8 +281,11 @@ impl Stand<'_> {
         let (messages, recipients) = (number(sent, "accepted"), number(sent, "recipients"));
         ensure!(seconds > 0.0, "the run took no time");
         let served = if run.figure.unit.starts_with("recipients") { recipients } else { messages };
-        run.value = Some(served * end.served_share / seconds);
+        let rate = served * end.served_share / seconds;
+        let is_delay = run.figure.unit == "ms";
+        run.value = Some(if is_delay { number(&counts["delay_ms"], "p90") } else { rate });
         let mut value = |name: &str, value: f64| run.values.insert(name.into(), value);
+        value("served_share", end.served_share);
         value("seconds", seconds);
         value("messages", messages);
         value("recipients", recipients);
