@@ -4,7 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 /// One line.
@@ -264,13 +265,25 @@ pub fn read(path: &Path) -> Result<Vec<Line>, RecordError> {
 pub fn append(path: &Path, line: &Line) -> Result<(), RecordError> {
     let text = serde_json::to_string(line).expect("a line is made of numbers, texts and lists");
     let write = || {
-        let open = std::fs::OpenOptions::new().create(true).read(true).append(true).open(path);
+        let open = File::options().create(true).read(true).append(true).open(path);
         let mut file = open?;
-        let whole = whole_bytes(path)?;
-        file.set_len(whole)?;
+        if !ends_whole(&mut file)? {
+            file.set_len(whole_bytes(path)?)?;
+        }
         file.write_all((text + "\n").as_bytes())
     };
     write().map_err(|error| RecordError::File { path: path.display().to_string(), error })
+}
+
+/// Whether nothing stands behind the last line end.
+fn ends_whole(file: &mut File) -> std::io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
 }
 
 /// Up to the last line end.

@@ -39,20 +39,21 @@ pub fn run(options: &Options) -> Result<Outcome> {
         return outside(options);
     }
     let place = Place::furnish(options)?;
-    let lines = record::read(&options.out)?;
+    let mut lines = record::read(&options.out)?;
     let schedule = Schedule::new(&scenarios, &place.subjects, &lines, options.runs)?;
     let progress = Progress::new(schedule.len());
     let mut errors = 0;
     for step in schedule.steps() {
-        if schedule::is_hopeless(&record::read(&options.out)?, &step) {
+        if schedule::is_hopeless(&lines, &step) {
             progress.skip(&step);
             continue;
         }
         progress.begin(&step);
         match answer(&place, &step) {
-            Ok(lines) => {
-                lines.iter().try_for_each(|line| record::append(&options.out, line))?;
-                progress.end(&step, &lines);
+            Ok(new) => {
+                new.iter().try_for_each(|line| record::append(&options.out, line))?;
+                progress.end(&step, &new);
+                lines.extend(new);
                 errors = 0;
             }
             Err(error) => {
