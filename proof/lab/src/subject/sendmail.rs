@@ -75,7 +75,14 @@ fn make_settings(mc: &Path, cf: &Path) -> Result<()> {
     let error = String::from_utf8_lossy(&output.stderr);
     // It warns of an open relay, which this is.
     ensure!(output.status.success() && !output.stdout.is_empty(), "m4: {}", error.trim());
-    std::fs::write(cf, output.stdout).with_context(|| cf.display().to_string())
+    let text = without_date(&String::from_utf8_lossy(&output.stdout));
+    std::fs::write(cf, text).with_context(|| cf.display().to_string())
+}
+
+/// Without the comments that say when and where it was made: the same settings are the same file.
+fn without_date(cf: &str) -> String {
+    let dated = |line: &&str| !line.starts_with("##### built by") && !line.starts_with("##### in ");
+    cf.lines().filter(dated).map(|line| format!("{line}\n")).collect()
 }
 
 /// Its configuration.
@@ -157,5 +164,18 @@ impl Subject for Sendmail {
         let messages =
             |(_, real): &(PathBuf, PathBuf)| files(real, 0, &|name, _| name.starts_with("qf"));
         Ok(directories(site).iter().map(messages).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_settings_are_the_same_file_whenever_they_are_made() {
+        let made =
+            |when: &str| format!("#####\n##### built by root@x on {when}\n##### in /here\nO A=b\n");
+        assert_eq!(without_date(&made("Mon")), without_date(&made("Tue")));
+        assert_eq!(without_date(&made("Mon")), "#####\nO A=b\n");
     }
 }
