@@ -50,8 +50,10 @@ impl Queue {
     fn start_with(connections_max: usize) -> Queue {
         let (orders, received) = mpsc::channel(4);
         let process = std::thread::spawn(move || {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build_local(Default::default())
+                .unwrap();
             runtime.block_on(async {
                 let timeout = Duration::from_secs(1);
                 let sources = Sources {

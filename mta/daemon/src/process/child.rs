@@ -8,6 +8,7 @@ use link::control::{FromMaster, Purpose, Role, ToMaster};
 use std::io::{Error, Result};
 use std::os::fd::{FromRawFd, OwnedFd};
 use tokio::io::unix::AsyncFd;
+use tokio::runtime::{LocalOptions, LocalRuntime};
 
 /// The descriptor at which a child finds its control socket.
 pub const CONTROL_FD: i32 = 3;
@@ -110,7 +111,28 @@ impl Orders {
     }
 }
 
-/// A current-thread runtime: one thread, timers and sockets.
-pub fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+/// What drives the tasks of a process: one thread, timers and sockets.
+#[derive(Debug)]
+pub struct Runtime(LocalRuntime);
+
+/// To be called before the jail is shut.
+pub fn runtime() -> Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build_local(LocalOptions::default()).map(Runtime)
+}
+
+impl Runtime {
+    /// Runs a process's work to its end. It is a task like those that it starts: whoever wakes the
+    /// future that `block_on` holds does so through the kernel, whoever wakes a task does not.
+    pub fn run<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> T {
+        self.0.block_on(async {
+            match tokio::task::spawn_local(work).await {
+                Ok(ended) => ended,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(error) => panic!("the process's own task was taken from it: {error}"),
+                },
+            }
+        })
+    }
 }

@@ -101,12 +101,12 @@ pub enum Order {
     Drain,
 }
 
-/// Runs until drained. To be called on a current-thread runtime.
+/// Runs until drained. To be called where `spawn_local` may be: in a `LocalRuntime` or a `LocalSet`.
 pub async fn run(setup: Setup, orders: mpsc::Receiver<Order>) {
-    let tasks = tokio::task::LocalSet::new();
     let office = Rc::new(Office::new(setup));
-    tasks.spawn_local(tick(Rc::clone(&office)));
-    tasks.run_until(queue_end::serve(office, orders)).await;
+    let ticks = tokio::task::spawn_local(tick(Rc::clone(&office)));
+    queue_end::serve(office, orders).await;
+    ticks.abort();
 }
 
 async fn tick(office: Rc<Office>) {

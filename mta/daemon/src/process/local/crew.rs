@@ -55,7 +55,7 @@ impl Crew {
         Crew { shared, lines: RefCell::default() }
     }
 
-    /// Gives a batch to the worker of `user`; needs a `LocalSet`.
+    /// Gives a batch to the worker of `user`; needs a `LocalRuntime`.
     pub fn give(&self, user: &Arc<str>, batch: Batch) {
         let mut lines = self.lines.borrow_mut();
         let batch = match lines.get(user) {

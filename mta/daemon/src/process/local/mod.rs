@@ -121,7 +121,7 @@ fn begin(
     let (done, results) = unbounded_channel();
     let own = start_own(hostname.clone(), done.clone())?;
     let runtime = runtime()?;
-    tokio::task::LocalSet::new().block_on(&runtime, async move {
+    runtime.run(async move {
         let crew = forks.map(|forks| Crew::new(forks, hostname, done));
         let mut local = Local::new(control, targets, own, crew, log)?;
         for (role, _, stream) in peers {

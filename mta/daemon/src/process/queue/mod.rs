@@ -32,7 +32,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::task::LocalSet;
 use world::real::faults::{self, Point};
 use world::{Chance, Clock};
 
@@ -82,7 +81,7 @@ pub fn run(mut start: Start) -> Result<()> {
     let threads = Threads::start(&disk, spool_settings.commits_in_flight)?;
     let runtime = runtime()?;
     confined.seal().map_err(Error::other)?;
-    LocalSet::new().block_on(&runtime, serve(start, log, disk, threads, spool_settings))
+    runtime.run(serve(start, log, disk, threads, spool_settings))
 }
 
 async fn serve(

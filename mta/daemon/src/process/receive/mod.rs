@@ -39,7 +39,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::{AbortHandle, LocalSet};
+use tokio::task::AbortHandle;
 use world::Chance;
 use world::real::faults::{self, Point};
 
@@ -124,7 +124,7 @@ pub fn run(start: Start) -> io::Result<()> {
     let log = Log::start("receive", wiring::log_style(settings))?;
     let runtime = runtime()?;
     confined.seal().map_err(Error::other)?;
-    LocalSet::new().block_on(&runtime, serve(start, log))
+    runtime.run(serve(start, log))
 }
 
 async fn serve(start: Start, log: Log) -> io::Result<()> {

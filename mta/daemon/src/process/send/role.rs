@@ -34,7 +34,7 @@ pub fn run(start: Start) -> Result<()> {
     let log = Log::start("send", wiring::log_style(settings))?;
     let runtime = runtime()?;
     confined.seal().map_err(Error::other)?;
-    runtime.block_on(work(start, sockets, log))
+    runtime.run(work(start, sockets, log))
 }
 
 async fn work(start: Start, sockets: Sockets, log: Log) -> Result<()> {
