@@ -5,7 +5,6 @@
 
 use crate::Queue;
 use crate::reads::ReadFor;
-use crate::record::Whom;
 use crate::shelf::Opened;
 use bytes::{Bytes, BytesMut};
 use link::LinkError;
@@ -111,14 +110,15 @@ impl Senders {
     /// room, because it keeps the connections.
     fn choose(&self, hop: &NextHop, destination: u32) -> Option<SenderKey> {
         let role = if *hop == NextHop::Local { Role::Local } else { Role::Send };
-        let fit: Vec<SenderKey> = self
-            .ends
-            .iter()
-            .filter(|(key, sender)| key.0 == role && sender.greeted)
-            .filter(|(_, sender)| sender.under_way.len() < sender.capacity)
-            .map(|(key, _)| *key)
-            .collect();
-        if fit.is_empty() { None } else { Some(fit[destination as usize % fit.len()]) }
+        let fit = || {
+            self.ends
+                .iter()
+                .filter(|(key, sender)| key.0 == role && sender.greeted)
+                .filter(|(_, sender)| sender.under_way.len() < sender.capacity)
+                .map(|(key, _)| *key)
+        };
+        let place = (destination as usize).checked_rem(fit().count())?;
+        fit().nth(place)
     }
 }
 
@@ -280,7 +280,7 @@ impl Queue {
         }
         let deleted = !self.scheduler.contains(result.message);
         self.scheduler.outcome(attempt, &result.outcomes, now);
-        self.records.expect(Whom::Sender(key, result.attempt), &[result.message]);
+        self.records.expect_result(key, result.attempt, result.message);
         if deleted {
             self.record_deletion(result.message, now);
         }

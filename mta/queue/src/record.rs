@@ -47,8 +47,8 @@ struct Waiting {
 /// Who waits for a recording.
 #[derive(Debug)]
 pub(crate) enum Whom {
-    /// A sending process, with its result of this attempt.
-    Sender(SenderKey, u64),
+    /// A sending process, with its results of these attempts at one message.
+    Sender(SenderKey, Vec<u64>),
     /// An operator, with an action; the number of the question and its answer.
     Operator(u64, Box<Answer>),
 }
@@ -65,9 +65,24 @@ impl Records {
         }
     }
 
+    /// The same for the result of an attempt. Those of one message that come together wait
+    /// together: a list of thousands has one record for many, and not each waits for all.
+    pub fn expect_result(&mut self, key: SenderKey, attempt: u64, message: MessageId) {
+        for acknowledgement in self.fresh.get(&message).into_iter().flatten() {
+            let waiting = self.waiting.get_mut(acknowledgement).map(|waiting| &mut waiting.whom);
+            if let Some(Whom::Sender(other, attempts)) = waiting
+                && *other == key
+            {
+                return attempts.push(attempt);
+            }
+        }
+        self.expect(Whom::Sender(key, vec![attempt]), &[message]);
+    }
+
     /// Whether the result of this attempt waits to be durable: its process will be told then.
     pub fn awaits(&self, key: SenderKey, attempt: u64) -> bool {
-        let is_it = |whom: &Whom| matches!(whom, Whom::Sender(k, a) if (*k, *a) == (key, attempt));
+        let is_it =
+            |whom: &Whom| matches!(whom, Whom::Sender(k, a) if *k == key && a.contains(&attempt));
         self.waiting.values().any(|waiting| is_it(&waiting.whom))
     }
 
@@ -303,9 +318,9 @@ impl Queue {
     /// One part of an acknowledgement is done.
     pub(crate) fn records_settled(&mut self, acknowledgement: Acknowledgement) {
         match self.records.done(acknowledgement) {
-            Some(Whom::Sender(key, attempt)) => {
+            Some(Whom::Sender(key, attempts)) => {
                 if let Some(end) = self.senders.end(key) {
-                    end.recorded(vec![attempt]);
+                    end.recorded(attempts);
                 }
             }
             Some(Whom::Operator(question, answer)) => {

@@ -40,21 +40,23 @@ impl Scheduler {
     /// Takes some members out into a transaction of their own, of the same destination and with
     /// as many attempts; `enter` is to follow for it.
     pub(crate) fn divide(&mut self, job: u32, taken: Vec<u32>) -> u32 {
-        let Job { message, destination, attempts, .. } = self.jobs[job];
-        let left: Vec<u32> = match taken.len() {
-            1 => self.members(job).into_iter().filter(|index| *index != taken[0]).collect(),
-            _ => {
-                let sorted = {
-                    let mut sorted = taken.clone();
-                    sorted.sort_unstable();
-                    sorted
-                };
-                let stays = |index: &u32| sorted.binary_search(index).is_err();
-                self.members(job).into_iter().filter(stays).collect()
-            }
-        };
-        self.free_members(job);
-        self.set_members(job, left);
+        let Job { message, destination, attempts, members, group, .. } = self.jobs[job];
+        debug_assert!(group, "one member is not divided");
+        let mut left = std::mem::take(&mut self.groups[members]);
+        // An attempt takes the first: of a list of thousands each takes a few.
+        if left.starts_with(&taken) {
+            left.drain(..taken.len());
+        } else {
+            let mut sorted = taken.clone();
+            sorted.sort_unstable();
+            left.retain(|index| sorted.binary_search(index).is_err());
+        }
+        if left.len() > 1 && left.capacity() / 4 < left.len() {
+            self.groups[members] = left;
+        } else {
+            self.free_members(job);
+            self.set_members(job, left);
+        }
         let new = self.new_job(message, destination, taken);
         self.jobs[new].attempts = attempts;
         new
@@ -233,6 +235,15 @@ impl Scheduler {
     pub(crate) fn members(&self, job: u32) -> Vec<u32> {
         let Job { members, group, .. } = self.jobs[job];
         if group { self.groups[members].clone() } else { vec![members] }
+    }
+
+    /// The first of them, at most so many.
+    pub(crate) fn first_members(&self, job: u32, max: usize) -> Vec<u32> {
+        let Job { members, group, .. } = self.jobs[job];
+        match group {
+            true => self.groups[members].iter().take(max).copied().collect(),
+            false => vec![members],
+        }
     }
 
     pub(crate) fn members_len(&self, job: u32) -> usize {

@@ -70,13 +70,12 @@ impl Scheduler {
     /// Sorts the recipients of a transaction by what became of them.
     fn settle(&mut self, job: u32, outcomes: &[(u32, Outcome)], record: &mut Record) {
         let message = self.jobs[job].message;
-        let by_index: BTreeMap<u32, &Outcome> =
-            outcomes.iter().map(|(index, outcome)| (*index, outcome)).collect();
+        let members = self.members(job);
         let (mut delivered, mut failed, mut left) = (Vec::new(), Vec::new(), Vec::new());
-        for index in self.members(job) {
-            match by_index.get(&index) {
+        for (index, outcome) in in_order_of(&members, outcomes) {
+            match outcome {
                 Some(Outcome::Delivered { report, relayed }) => {
-                    delivered.push((index, (*report).clone(), *relayed));
+                    delivered.push((index, report, *relayed));
                 }
                 Some(Outcome::Failed(report)) => failed.push((index, report.clone())),
                 Some(Outcome::Deferred(report)) => {
@@ -94,7 +93,7 @@ impl Scheduler {
         self.keep_trying(job, left, record);
     }
 
-    fn deliver(&mut self, job: u32, delivered: Vec<(u32, Report, bool)>, record: &mut Record) {
+    fn deliver(&mut self, job: u32, delivered: Vec<(u32, &Report, bool)>, record: &mut Record) {
         let message = self.jobs[job].message;
         if delivered.is_empty() {
             return;
@@ -108,8 +107,8 @@ impl Scheduler {
             let wanted = !null && self.recipient_mut(message, index).notify.success();
             self.finish(message, index);
             match (wanted, local, relayed) {
-                (true, true, _) => ours.push((index, report)),
-                (true, false, true) => theirs.push((index, report)),
+                (true, true, _) => ours.push((index, report.clone())),
+                (true, false, true) => theirs.push((index, report.clone())),
                 _ => {}
             }
         }
@@ -207,6 +206,21 @@ impl Scheduler {
             self.count_in(message);
         }
     }
+}
+
+/// The outcome of each member. They come in the members' order, unless an attempt was taken over
+/// from a former life; of several for one the last counts.
+fn in_order_of<'a>(
+    members: &[u32],
+    outcomes: &'a [(u32, Outcome)],
+) -> Vec<(u32, Option<&'a Outcome>)> {
+    let same = members.iter().eq(outcomes.iter().map(|(index, _)| index));
+    if same {
+        return outcomes.iter().map(|(index, outcome)| (*index, Some(outcome))).collect();
+    }
+    let by_index: BTreeMap<u32, &Outcome> =
+        outcomes.iter().map(|(index, outcome)| (*index, outcome)).collect();
+    members.iter().map(|index| (*index, by_index.get(index).copied())).collect()
 }
 
 /// For a recipient that the outcome of its attempt does not name.

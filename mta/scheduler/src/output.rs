@@ -144,6 +144,33 @@ impl Record {
         Record { message, changes: Vec::new(), notices: Vec::new(), silent: Vec::new() }
     }
 
+    /// Whether another record can be one with this: both say of one message that recipients have
+    /// it, and no more than that, but that it may end with the other.
+    pub(crate) fn takes(&self, other: &Record) -> bool {
+        let delivered = |change: &Change| matches!(change, Change::Delivered { .. });
+        let of_other =
+            |change: &Change| delivered(change) || matches!(change, Change::Retire { .. });
+        let plain = |record: &Record| record.notices.is_empty() && record.silent.is_empty();
+        self.message == other.message
+            && plain(self)
+            && plain(other)
+            && self.changes.iter().all(delivered)
+            && other.changes.iter().all(of_other)
+    }
+
+    /// Makes one of two that belong together.
+    pub(crate) fn append(&mut self, other: Record) {
+        for change in other.changes {
+            match (self.changes.last_mut(), change) {
+                (
+                    Some(Change::Delivered { recipients, .. }),
+                    Change::Delivered { recipients: more, .. },
+                ) => recipients.extend(more),
+                (_, change) => self.changes.push(change),
+            }
+        }
+    }
+
     /// Whether there is nothing to record.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.notices.is_empty() && self.silent.is_empty()

@@ -224,7 +224,7 @@ impl Scheduler {
             return job;
         }
         let message = self.jobs[job].message;
-        let taken = self.members(job)[..recipients_max].to_vec();
+        let taken = self.first_members(job, recipients_max);
         self.count_out(message);
         let part = self.divide(job, taken);
         self.enter(part, To::Flight(flight));

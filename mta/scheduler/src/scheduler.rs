@@ -387,9 +387,14 @@ impl Scheduler {
         }
     }
 
+    /// Deliveries of one message that come together are one record: of a list each is but a number.
     pub(crate) fn record(&mut self, record: Record) {
-        if !record.is_empty() {
-            self.records.push_back(record);
+        if record.is_empty() {
+            return;
+        }
+        match self.records.back_mut() {
+            Some(last) if last.takes(&record) => last.append(record),
+            _ => self.records.push_back(record),
         }
     }
 
