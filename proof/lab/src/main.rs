@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod campaign;
+mod depth;
 mod gauge;
 mod layout;
 mod machine;
@@ -38,6 +39,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Tool {
+    /// Fills a queue with a million messages or more, asks about it, kills it, opens it and drains it. Needs root.
+    Depth(depth::Options),
     /// Writes two files a message into queue directories, as in 2006, without a mailer.
     Layout(layout::Options),
     /// Says what this machine is, and how long its disk takes to sync.
@@ -69,6 +72,7 @@ enum Tool {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().tool {
+        Tool::Depth(options) => depth::run(options),
         Tool::Layout(options) => layout::command(options),
         Tool::Machine(options) => machine::run(options),
         Tool::Compare(options) => campaign::compare(options.or_all_compared()),

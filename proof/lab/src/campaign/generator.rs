@@ -53,7 +53,18 @@ fn lab(tool: &str) -> Result<Command> {
 impl Sink {
     /// Its port is open when this returns. `expect` is read when it counts.
     pub fn start(port: u16, load: &Load, faults: &Faults, expect: &Path) -> Result<Sink> {
-        let place = format!("127.0.0.1:{port}");
+        Sink::listen("127.0.0.1", port, load, faults, expect)
+    }
+
+    /// The same at another address.
+    pub fn listen(
+        address: &str,
+        port: u16,
+        load: &Load,
+        faults: &Faults,
+        expect: &Path,
+    ) -> Result<Sink> {
+        let place = format!("{address}:{port}");
         if load.sink == Tool::Postfix {
             return Sink::of_postfix(&place);
         }

@@ -3,7 +3,7 @@
 //! Must never make a run that stands in the file already, or leave one out without a line that says why.
 
 mod curve;
-mod generator;
+pub mod generator;
 mod layouts;
 mod meter;
 mod options;
@@ -104,7 +104,7 @@ fn outside(options: &Options) -> Result<Outcome> {
 }
 
 /// Makes a directory if it is not there, and takes away all that is in it.
-fn empty(path: &Path) -> Result<()> {
+pub fn empty(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| path.display().to_string())?;
     for entry in std::fs::read_dir(path)? {
         let path = entry?.path();
