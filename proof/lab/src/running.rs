@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Until it greets.
-const START_TIME_MAX: Duration = Duration::from_secs(30);
+/// Until it greets. One that has millions of messages in its queue reads them first.
+const START_TIME_MAX: Duration = Duration::from_secs(120);
 /// Between two looks.
 const START_REST: Duration = Duration::from_millis(5);
 /// For one greeting.
