@@ -7,6 +7,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice, Result};
 use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
 /// Bytes read at once.
@@ -48,11 +51,14 @@ impl Stream {
     /// Reads what is there; `None` where nothing is. An end of the stream is `UnexpectedEof`.
     pub fn read(&mut self) -> Result<Option<&mut BytesMut>> {
         self.input.reserve(READ_BYTES);
-        match self.socket.try_read_buf(&mut self.input) {
-            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
-            Ok(_) => Ok(Some(&mut self.input)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
+        // Unlike `try_read_buf`, this takes a read that did not fill the buffer for the last one:
+        // the kernel tells of more, and is not asked for nothing. Who waits does so in `ready`.
+        let read = pin!(self.socket.read_buf(&mut self.input));
+        match read.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(0)) => Err(ErrorKind::UnexpectedEof.into()),
+            Poll::Ready(Ok(_)) => Ok(Some(&mut self.input)),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => Ok(None),
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Must never decide anything: the machines do. Must never hold a read buffer of its own.
 
+use super::alarm::Alarm;
 use super::memory::Share;
 use super::promises::Answer;
 use super::socket::Socket;
@@ -10,9 +11,12 @@ use crate::log::Verb;
 use link::receive::Refusal;
 use mail::{Durable, Enhanced, Envelope, Now, Origin, Recipient, Reply};
 use smtp::server::{BodyEnd, Event, Mail, Session, Verdict};
+use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Result};
 use std::net::IpAddr;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use world::Clock;
 use world::real::faults::{self, Point};
@@ -95,6 +99,9 @@ impl Conversation {
     }
 
     async fn talk(&mut self) -> Result<()> {
+        let shared = self.shared.clone();
+        let mut stop = pin!(shared.stopping.wait());
+        let mut alarm = Alarm::new();
         loop {
             while let Some(event) = self.session.poll(self.now()) {
                 self.count();
@@ -108,7 +115,7 @@ impl Conversation {
                 continue;
             }
             self.count();
-            self.wait().await?;
+            self.wait(&mut alarm, stop.as_mut()).await?;
         }
     }
 
@@ -139,48 +146,44 @@ impl Conversation {
     }
 
     /// Waits for bytes, for the end of the client's time, or for our own end.
-    async fn wait(&mut self) -> Result<()> {
-        let now = self.now().monotonic;
-        let patience = self.session.next_wakeup().map(|at| at.since(now));
-        let shared = self.shared.clone();
-        let stop = shared.stopping.wait();
-        tokio::select! {
-            biased;
-            ready = self.socket.readable() => {
-                ready?;
-                self.read()
-            }
-            () = sleep(patience) => {
-                self.session.handle_timeout(self.shared.clock.now());
-                Ok(())
-            }
-            () = stop, if !self.stopping => {
-                self.stopping = true;
-                self.session.shutdown(self.shared.clock.now());
-                Ok(())
-            }
+    async fn wait<F>(&mut self, alarm: &mut Alarm, mut stop: Pin<&mut F>) -> Result<()>
+    where
+        F: Future<Output = ()>,
+    {
+        if let Some(at) = self.session.next_wakeup() {
+            alarm.ring_by(at, self.now().monotonic);
         }
+        poll_fn(|context| {
+            if let Poll::Ready(read) = self.poll_read(context) {
+                return Poll::Ready(read);
+            }
+            if !self.stopping && stop.as_mut().poll(context).is_ready() {
+                self.stopping = true;
+                self.session.shutdown(self.now());
+                return Poll::Ready(Ok(()));
+            }
+            // Where it rings early, the session knows.
+            alarm.poll(context).map(|()| {
+                self.session.handle_timeout(self.now());
+                Ok(())
+            })
+        })
+        .await
     }
 
-    fn read(&mut self) -> Result<()> {
-        let shared = self.shared.clone();
-        let mut scratch = shared.scratch.borrow_mut();
-        match self.socket.try_read(&mut scratch) {
-            Ok(0) => {
-                self.parted = true;
-                self.session.eof(self.shared.clock.now());
-                Ok(())
-            }
-            Ok(length) => {
-                let now = self.now();
-                faults::reach(Point::Parse);
-                let taken = self.session.receive(&scratch[..length], now);
-                self.kept.extend_from_slice(&scratch[taken..length]);
-                Ok(())
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
-            Err(error) => Err(error),
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let now = || self.shared.clock.now();
+        let mut scratch = self.shared.scratch.borrow_mut();
+        let length = ready!(self.socket.poll_read(context, &mut scratch))?;
+        if length == 0 {
+            self.parted = true;
+            self.session.eof(now());
+        } else {
+            faults::reach(Point::Parse);
+            let taken = self.session.receive(&scratch[..length], now());
+            self.kept.extend_from_slice(&scratch[taken..length]);
         }
+        Poll::Ready(Ok(()))
     }
 
     /// Writes all replies; the client's patience and ours are the session's to count.
@@ -214,19 +217,16 @@ impl Conversation {
             return;
         }
         self.socket.shut();
-        let shared = self.shared.clone();
-        let _ = tokio::time::timeout(LINGER, async {
-            while self.socket.readable().await.is_ok() {
-                let read = self.socket.try_read(&mut shared.scratch.borrow_mut());
-                match read {
-                    Ok(0) => return,
-                    Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(_) => return,
+        let Conversation { shared, socket, .. } = self;
+        let ended = poll_fn(|context| {
+            loop {
+                let read = socket.poll_read(context, &mut shared.scratch.borrow_mut());
+                if let Ok(0) | Err(_) = ready!(read) {
+                    return Poll::Ready(());
                 }
             }
-        })
-        .await;
+        });
+        let _ = tokio::time::timeout(LINGER, ended).await;
     }
 
     async fn act(&mut self, event: Event) -> Next {

@@ -8,6 +8,7 @@
 //! | queue | `Welcome`, `Committed`, `Known`, `Unknown`, `Refused`, `Credit`, `Taken` |
 //! | clients | SMTP or LMTP |
 
+mod alarm;
 mod conversation;
 mod guests;
 mod memory;

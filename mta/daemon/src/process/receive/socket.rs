@@ -5,6 +5,9 @@
 use std::io::Result;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// A connection.
@@ -55,12 +58,15 @@ pub fn canonical(client: SocketAddr) -> IpAddr {
 }
 
 impl Socket {
-    /// Reads what is there.
-    pub fn try_read(&self, into: &mut [u8]) -> Result<usize> {
-        match self {
-            Socket::Tcp(socket) => socket.try_read(into),
-            Socket::Unix(socket) => socket.try_read(into),
-        }
+    /// Reads what is there, or has the task woken when something is. A read that did not fill
+    /// the buffer counts as the last one: the kernel tells of more, and is not asked for nothing.
+    pub fn poll_read(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<Result<usize>> {
+        let mut into = ReadBuf::new(into);
+        let read = match self {
+            Socket::Tcp(socket) => Pin::new(socket).poll_read(context, &mut into),
+            Socket::Unix(socket) => Pin::new(socket).poll_read(context, &mut into),
+        };
+        read.map_ok(|()| into.filled().len())
     }
 
     /// Writes what goes.
@@ -68,14 +74,6 @@ impl Socket {
         match self {
             Socket::Tcp(socket) => socket.try_write(from),
             Socket::Unix(socket) => socket.try_write(from),
-        }
-    }
-
-    /// Waits for something to read.
-    pub async fn readable(&self) -> Result<()> {
-        match self {
-            Socket::Tcp(socket) => socket.readable().await,
-            Socket::Unix(socket) => socket.readable().await,
         }
     }
 
