@@ -42,6 +42,8 @@ pub(crate) struct Destination {
     /// Lanes that were let in at the head of the ring, and how many such went in a row.
     pub let_in: u8,
     pub let_in_run: u8,
+    /// The first of all its transactions.
+    pub roll: u32,
     /// Of each class, the lane whose turn it is.
     pub rings: [u32; CLASSES],
     /// Why it could not be reached, in `reports`.
@@ -63,6 +65,8 @@ pub(crate) const IDLE: u8 = 4;
 pub(crate) const ANSWERS: u8 = 8;
 /// Its turn had come when there was no room for those of whom nobody knows whether they answer.
 pub(crate) const PARKED: [u8; 2] = [16, 32];
+/// It takes mail for other domains than the one it is named after.
+pub(crate) const ROUTED: u8 = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Sorted {
@@ -90,6 +94,13 @@ impl Destination {
         let flags = if here { ANSWERS } else { 0 };
         let window = start.max(1) as f32;
         Destination { hop, opened_by, limits, window, flags, ..Self::default() }
+    }
+
+    /// Nobody stands in line any more.
+    pub fn break_up_lines(&mut self) {
+        self.sorted = None;
+        self.rings = [NONE; CLASSES];
+        (self.let_in, self.let_in_run) = (0, 0);
     }
 
     /// Attempts in flight it may have now.
@@ -199,6 +210,7 @@ impl Default for Destination {
             runs: [0; CLASSES - 1],
             let_in: 0,
             let_in_run: 0,
+            roll: NONE,
             rings: [NONE; CLASSES],
             last_failure: NONE,
             blocked_until: 0,

@@ -197,6 +197,32 @@ mod tests {
         }
     }
 
+    /// Lets these entries come due, with waits of up to five days, and counts how many looks they cost.
+    fn looks_at(numbers: std::ops::Range<u32>) -> u32 {
+        const TICKS: u32 = 5 * 86_400 * 4;
+        let (mut wheel, mut all) = (Wheel::new(), Slab::new());
+        for number in numbers.clone() {
+            let at = all.insert(Entry {
+                tick: number.wrapping_mul(2_654_435_761) % TICKS,
+                ..Entry::default()
+            });
+            wheel.insert(&mut all, at);
+        }
+        let (mut work, mut popped) = (u32::MAX, 0);
+        while wheel.pop(&mut all, TICKS, &mut work).is_some() {
+            popped += 1;
+        }
+        assert_eq!(popped, numbers.len());
+        u32::MAX - work
+    }
+
+    #[test]
+    fn one_that_is_due_costs_among_a_million_what_it_costs_among_ten() {
+        let among_ten: u32 = (0..100_000).map(|ten| looks_at(ten * 10..ten * 10 + 10)).sum();
+        let among_a_million = looks_at(0..1_000_000);
+        assert!(among_a_million <= among_ten, "{among_a_million} {among_ten}");
+    }
+
     #[test]
     fn a_million_entries_cost_a_bounded_number_of_moves_each() {
         let (mut wheel, mut all) = (Wheel::new(), Slab::new());

@@ -27,6 +27,7 @@ impl Scheduler {
     pub(crate) fn new_job(&mut self, message: u32, destination: u32, members: Vec<u32>) -> u32 {
         let job = self.jobs.insert(Job { message, destination, ..Job::default() });
         self.destinations[destination].jobs += 1;
+        self.enroll(job);
         if self.messages[message].has(MANY) {
             self.many[self.messages[message].recipients].jobs += 1;
         }
@@ -73,11 +74,7 @@ impl Scheduler {
 
     /// Puts a transaction that is in no state into one.
     pub(crate) fn enter(&mut self, job: u32, to: To) {
-        self.enter_since(job, to, self.clock.seconds());
-    }
-
-    pub(crate) fn enter_since(&mut self, job: u32, to: To, since: u32) {
-        self.jobs[job].since = since;
+        self.jobs[job].since = self.clock.seconds();
         let state = match to {
             To::Wait(tick) => {
                 self.jobs[job].place = tick;
@@ -138,6 +135,7 @@ impl Scheduler {
     /// Ends a transaction that is in no state.
     pub(crate) fn end_job(&mut self, job: u32) {
         self.free_members(job);
+        self.strike(job);
         let Job { message, destination, .. } = self.jobs.remove(job);
         self.destinations[destination].jobs -= 1;
         if self.messages[message].has(MANY) {
@@ -273,11 +271,14 @@ impl Scheduler {
     /// Makes a transaction wait for its destination.
     fn line_up(&mut self, job: u32) {
         let Job { message, destination: at, .. } = self.jobs[job];
-        let sender = self.messages[message].sender;
-        let ready = self.symbols.ready(sender);
-        *ready += 1;
-        let light = *ready <= LIGHT_SENDER_MAX;
+        *self.symbols.ready(self.messages[message].sender) += 1;
         self.destinations[at].ready += 1;
+        self.stand_in_line(job);
+    }
+
+    /// Puts a transaction that is counted as ready into the line of the order.
+    pub(crate) fn stand_in_line(&mut self, job: u32) {
+        let Job { message, destination: at, .. } = self.jobs[job];
         if !self.is_fair() {
             self.number = self.number.wrapping_add(1);
             let drawn = self.settings.order == Order::Random;
@@ -289,6 +290,7 @@ impl Scheduler {
             return;
         }
         let key = self.lane_key(job);
+        let light = self.symbols.is_ready_at_most(self.messages[message].sender, LIGHT_SENDER_MAX);
         let destination = &mut self.destinations[at];
         self.lanes.push(&mut self.jobs, destination, key, job, light);
     }

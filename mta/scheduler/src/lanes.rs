@@ -41,6 +41,11 @@ impl Lanes {
         Lanes { lanes: Slab::new(), table: Shards::new(seed) }
     }
 
+    /// Forgets all lanes; the rings of the destinations are their own to empty.
+    pub fn clear(&mut self) {
+        *self = Lanes::new(self.table.seed());
+    }
+
     /// Puts a job at the end of its lane. A new lane is the last in its ring, or with `soon` the
     /// next one.
     pub fn push(

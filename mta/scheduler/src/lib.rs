@@ -20,6 +20,7 @@ pub mod order;
 mod outcome;
 pub mod output;
 mod poll;
+mod roll;
 mod route;
 mod run;
 mod scheduler;

@@ -18,10 +18,24 @@ use mail::{MessageId, Now};
 pub(crate) const ROWS_LOOKED_AT_MAX: usize = 10_000;
 
 impl Scheduler {
-    /// The messages above `after` that pass the filter, in the order of their ids.
+    /// The messages above `after` that pass the filter, in the order of their ids. One destination's are found on its roll.
     pub fn list(&self, filter: &Filter, after: Option<MessageId>, max: usize, now: Now) -> Page {
+        match filter.destination.as_deref().and_then(|name| self.rolled(name, after)) {
+            Some(found) => self.page(found.into_iter(), filter, after, max, now),
+            None => self.page(self.ids.after(after), filter, after, max, now),
+        }
+    }
+
+    fn page(
+        &self,
+        all: impl Iterator<Item = (MessageId, u32)>,
+        filter: &Filter,
+        after: Option<MessageId>,
+        max: usize,
+        now: Now,
+    ) -> Page {
         let (mut rows, mut last) = (Vec::new(), after);
-        for (looked_at, (id, message)) in self.ids.after(after).enumerate() {
+        for (looked_at, (id, message)) in all.enumerate() {
             if rows.len() >= max || looked_at >= ROWS_LOOKED_AT_MAX {
                 return Page { rows, next: last };
             }

@@ -78,6 +78,8 @@ pub(crate) struct Job {
     pub destination: u32,
     /// In the wheel of due times or in a lane.
     pub links: Links,
+    /// Among all of its destination.
+    pub roll: Links,
     /// Waiting: the tick. Ready: the lane, or the number its key has. In flight: the flight.
     pub place: u32,
     /// Since when it is in this state, in seconds since 1970.
@@ -178,6 +180,7 @@ impl Default for Job {
             message: NONE,
             destination: NONE,
             links: Links::default(),
+            roll: Links::default(),
             place: 0,
             since: 0,
             members: NONE,
@@ -190,4 +193,4 @@ impl Default for Job {
 
 const _: () = assert!(size_of::<Message>() <= 48);
 const _: () = assert!(size_of::<Recipient>() <= 20);
-const _: () = assert!(size_of::<Job>() <= 36);
+const _: () = assert!(size_of::<Job>() <= 44);

@@ -290,10 +290,17 @@ impl Scheduler {
             return;
         }
         let ready: Vec<u32> = self.ready_jobs();
-        for job in &ready {
-            self.leave(*job);
-        }
+        self.break_up_lines();
+        self.settings.order = order;
+        ready.into_iter().for_each(|job| self.stand_in_line(job));
+        let live: Vec<u32> = self.live_destinations().collect();
+        live.into_iter().for_each(|at| self.refresh(at));
+    }
+
+    /// Empties all lines at once: to take out a million one by one would bring their destinations up to date as often.
+    fn break_up_lines(&mut self) {
         self.standing.clear();
+        self.lanes.clear();
         let turns = self.turns.iter_mut().zip(IN_TURN);
         for (turn, flag) in turns.chain(self.parked.iter_mut().zip(PARKED)) {
             for at in turn.drain(..) {
@@ -301,12 +308,7 @@ impl Scheduler {
             }
         }
         let live: Vec<u32> = self.live_destinations().collect();
-        live.iter().for_each(|at| self.destinations[*at].sorted = None);
-        self.settings.order = order;
-        for job in ready {
-            let since = self.jobs[job].since;
-            self.enter_since(job, To::Ready, since);
-        }
+        live.iter().for_each(|at| self.destinations[*at].break_up_lines());
     }
 
     fn ready_jobs(&self) -> Vec<u32> {

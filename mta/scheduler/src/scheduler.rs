@@ -60,6 +60,8 @@ pub struct Scheduler {
     pub(crate) destinations: Slab<Destination>,
     destination_table: Shards,
     destinations_idle: VecDeque<u32>,
+    /// Those whose name does not say whose mail they take.
+    pub(crate) routed_destinations: BTreeSet<u32>,
 
     pub(crate) retries: Wheel,
     pub(crate) ages: Wheel,
@@ -131,6 +133,7 @@ impl Scheduler {
             destinations: Slab::new(),
             destination_table: Shards::new(chance.bits()),
             destinations_idle: VecDeque::new(),
+            routed_destinations: BTreeSet::new(),
             retries: Wheel::new(),
             ages: Wheel::new(),
             timers: BinaryHeap::new(),
@@ -295,11 +298,19 @@ impl Scheduler {
 
     /// The destination of a next hop, opened where there is none.
     pub(crate) fn destination(&mut self, hop: &NextHop, recipient_domain: &str) -> u32 {
+        let at = self.known(hop).unwrap_or_else(|| self.open_destination(hop, recipient_domain));
+        self.note_routed(at, recipient_domain);
+        at
+    }
+
+    /// The destination of a next hop, if there is one.
+    pub(crate) fn known(&self, hop: &NextHop) -> Option<u32> {
+        let is = |at| self.destinations[at].hop == *hop;
+        self.destination_table.find(self.destination_table.hash(hop), is)
+    }
+
+    fn open_destination(&mut self, hop: &NextHop, recipient_domain: &str) -> u32 {
         let hash = self.destination_table.hash(hop);
-        let all = &self.destinations;
-        if let Some(at) = self.destination_table.find(hash, |at| all[at].hop == *hop) {
-            return at;
-        }
         let limits = self.settings.limits_of(hop, recipient_domain);
         let index = self.limits_index(limits);
         let opened_by = self.symbols.intern(recipient_domain);
@@ -348,6 +359,7 @@ impl Scheduler {
         let hash = self.destination_table.hash(&found.hop);
         self.destination_table.remove(hash, destination);
         let found = self.destinations.remove(destination);
+        self.routed_destinations.remove(&destination);
         self.symbols.release(found.opened_by);
         self.reports.release(found.last_failure);
     }

@@ -12,6 +12,7 @@ use crate::scheduler::{Scheduler, SchedulerError};
 use crate::store::NONE;
 use mail::{Change, MessageId, NextHop, Notify, Now, Report, Wall};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Changes with the layout of `Saved`.
@@ -19,6 +20,8 @@ const VERSION: u8 = 1;
 /// As many as any setting lets a message have: a snapshot that says more is damaged, and each
 /// takes memory at once.
 const RECIPIENTS_MAX: u32 = 1_000_000;
+/// Nearly every message with one recipient fits.
+const BYTES_USUAL: usize = 192;
 /// These flags outlive a restart.
 const FLAGS_KEPT: u8 = NULL_SENDER | OVERDUE | DELAY_SEEN;
 
@@ -41,7 +44,7 @@ struct Saved<'a> {
 
 #[derive(Serialize, Deserialize)]
 struct SavedJob<'a> {
-    hop: NextHop,
+    hop: Cow<'a, NextHop>,
     attempts: u16,
     /// Wall time in microseconds; `None`: it was not waiting for the schedule.
     due: Option<i64>,
@@ -65,6 +68,18 @@ impl Scheduler {
     pub fn export(&self, id: MessageId, now: Now) -> Option<Vec<u8>> {
         let message = self.ids.get(id)?;
         Some(self.save(message, now))
+    }
+
+    /// The same of many, whose ids are in order; those that are not there are left out. Looks at those in between, too.
+    pub fn export_all(&self, ids: &[MessageId], now: Now) -> Vec<(MessageId, Vec<u8>)> {
+        let Some(first) = ids.first() else { return Vec::new() };
+        let mut there = self.ids.after(first.0.checked_sub(1).map(MessageId)).peekable();
+        let save = |id: &MessageId| {
+            while there.next_if(|(other, _)| other < id).is_some() {}
+            let (_, message) = there.next_if(|(other, _)| other == id)?;
+            Some((*id, self.save(message, now)))
+        };
+        ids.iter().filter_map(save).collect()
     }
 
     /// The next messages above `after` in the order of their ids, at most `max`.
@@ -141,7 +156,9 @@ impl Scheduler {
             jobs,
             reports: all,
         };
-        postcard::to_extend(&saved, vec![VERSION]).expect("memory takes any number of bytes")
+        let mut bytes = Vec::with_capacity(BYTES_USUAL);
+        bytes.push(VERSION);
+        postcard::to_extend(&saved, bytes).expect("memory takes any number of bytes")
     }
 
     fn save_job(&self, job: u32, reports: &mut Vec<u32>, now: Now) -> SavedJob<'_> {
@@ -154,7 +171,7 @@ impl Scheduler {
         };
         let members = self.members(job);
         SavedJob {
-            hop: self.destinations[found.destination].hop.clone(),
+            hop: Cow::Borrowed(&self.destinations[found.destination].hop),
             attempts: found.attempts,
             due,
             members: members
@@ -237,6 +254,7 @@ impl Scheduler {
     fn load_job(&mut self, message: u32, saved: &SavedJob) {
         let Some(first) = saved.members.first() else { return };
         let destination = self.destination(&saved.hop, first.domain);
+        saved.members.iter().for_each(|one| self.note_routed(destination, one.domain));
         let members = saved.members.iter().map(|one| one.index).collect();
         let job = self.new_job(message, destination, members);
         self.jobs[job].attempts = saved.attempts;
