@@ -279,9 +279,7 @@ impl Queue {
             slice.messages.iter().all(|message| records.all_submitted(*message))
         };
         let Some(slice) = self.slice.take_if(told) else { return false };
-        let state =
-            |message: &MessageId| self.scheduler.export(*message, now).map(|blob| (*message, blob));
-        let blobs = slice.messages.iter().filter_map(state).collect();
+        let blobs = self.scheduler.export_all(&slice.messages, now);
         self.spool.snapshot_slice(slice, blobs);
         true
     }

@@ -19,7 +19,7 @@ pub struct Settings {
     pub bulk_bytes_min: u32,
     /// A body is stored in pieces of at most this.
     pub chunk_bytes_max: u32,
-    /// Log written between two snapshots of the index, unless the snapshot itself is larger.
+    /// Log written between two snapshots of the index; more where a snapshot is large, as the last one said.
     pub snapshot_log_bytes: u64,
     /// Messages in one slice of a snapshot.
     pub snapshot_slice_messages: usize,

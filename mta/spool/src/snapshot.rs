@@ -13,6 +13,9 @@ use crate::{Alarm, Output, SnapshotSlice, Spool};
 use mail::{Instant, MessageId, Now};
 use std::time::Duration;
 
+/// So many times its own bytes of log are written before the next one. A snapshot of a long queue costs much, and is
+/// paid for by the messages that come meanwhile; what they wrote is read again when the spool is opened after a crash.
+const LOG_FOR_SNAPSHOT: u64 = 3;
 /// How long a failed snapshot rests.
 const RETRY_SECONDS: u64 = 30;
 
@@ -183,7 +186,7 @@ impl Spool {
         }
         self.snapshots.retry_at = None;
         let written = self.log_bytes - self.snapshots.log_bytes;
-        let enough = self.settings.snapshot_log_bytes.max(self.snapshots.bytes);
+        let enough = self.settings.snapshot_log_bytes.max(LOG_FOR_SNAPSHOT * self.snapshots.bytes);
         // What a torn commit left behind has records beyond the log's end: no snapshot covers it
         // before new ones are written, however many are made.
         let (covered, reach) = (self.snapshots.covered, self.frontier() + 1);
@@ -252,7 +255,7 @@ impl Spool {
     }
 
     /// The answer to [`Output::SnapshotWanted`]: the state of those messages that are still there.
-    pub fn snapshot_slice(&mut self, slice: SnapshotSlice, blobs: Vec<(MessageId, Vec<u8>)>) {
+    pub fn snapshot_slice(&mut self, slice: SnapshotSlice, mut blobs: Vec<(MessageId, Vec<u8>)>) {
         let frontier = self.frontier();
         let last_record = self.last_record;
         let ending = self.ending();
@@ -264,17 +267,26 @@ impl Spool {
             return;
         }
         let mut bytes = vec![0; SLICE_HEADER];
-        let given: std::collections::HashSet<_> = blobs.iter().map(|(id, _)| *id).collect();
-        let live = |id: &&MessageId| self.index.get(**id).is_some() && !ending.contains(*id);
-        if !slice.messages.iter().filter(live).all(|id| given.contains(id)) {
-            // A message left out would be forgotten: no snapshot is better than this one.
-            self.snapshots.making = None;
-            return;
-        }
-        for (message, blob) in &blobs {
-            let Some(place) = self.index.get(*message) else { continue };
-            let extras = self.extras.get(message).map(|e| e.to_vec()).unwrap_or_default();
-            encode_entry(&mut bytes, &Entry { message: *message, place, extras, blob });
+        blobs.sort_unstable_by_key(|(id, _)| *id);
+        let mut given = blobs.iter().peekable();
+        // In step with the index: a search for each message would be most of the work.
+        let mut places = self.index.above(slice.after).peekable();
+        for message in &slice.messages {
+            while places.next_if(|(id, _)| id < message).is_some() {}
+            while given.next_if(|(id, _)| id < message).is_some() {}
+            let place = places.next_if(|(id, _)| id == message);
+            match (place, given.next_if(|(id, _)| id == message)) {
+                (Some((_, place)), Some((_, blob))) => {
+                    let extras = self.extras.get(message).map(|e| e.to_vec()).unwrap_or_default();
+                    encode_entry(&mut bytes, &Entry { message: *message, place, extras, blob });
+                }
+                (Some(_), None) if !ending.contains(message) => {
+                    // A message left out would be forgotten: no snapshot is better than this one.
+                    self.snapshots.making = None;
+                    return;
+                }
+                _ => {}
+            }
         }
         let header = SliceHeader {
             length: 0,

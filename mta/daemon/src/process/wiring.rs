@@ -9,7 +9,7 @@ use mail::Address;
 use std::sync::Arc;
 
 /// Memory in the queue process for messages that are about to be tried.
-const SHELF_BYTES_MAX: usize = 32 << 20;
+const SHELF_BYTES_MAX: usize = 16 << 20;
 /// A bounce returns a message whole up to this many bytes, beyond it the headers.
 const BOUNCE_BYTES_MAX: u64 = 50_000;
 /// Attempts that one sending process takes at once, beyond its connections.

@@ -126,7 +126,7 @@ pub const KNOBS: &[Knob] = knobs! {
     "spool.batch_bytes_max" = "\"2MiB\"", Bytes(64 * K, 256 * M), "bytes that one commit gathers; at most a quarter of a segment", "hundreds of messages, and a few milliseconds of writing", "\"1MiB\"";
     "spool.reserve_bytes" = "\"64MiB\"", Bytes(M, 1 << 40), "kept on the disk for outcomes and deletions", "a full disk can still be drained", "\"128MiB\"";
     "spool.keep_free_bytes" = "\"64MiB\"", Bytes(0, 1 << 50), "below so much free space on the disk no mail is taken", "others live on that disk too", "\"1GB\"";
-    "spool.snapshot_bytes" = "\"128MiB\"", Bytes(M, 1 << 40), "log written between two snapshots of the index", "so much is read at most when the queue is opened", "\"64MiB\"";
+    "spool.snapshot_bytes" = "\"128MiB\"", Bytes(M, 1 << 40), "log written between two snapshots of the index, or three times what the last one took", "so much is read at most when the queue is opened", "\"64MiB\"";
 
     "dns.servers" = "[]", Text("a list of addresses, with or without a port"), "asked instead of those of resolv.conf", "the machine knows", "[\"127.0.0.1:5353\"]";
     "dns.timeout" = "\"5s\"", Time(1, 300), "for one answer of one server", "what resolv.conf(5) has", "\"2s\"";
