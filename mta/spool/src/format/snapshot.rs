@@ -141,12 +141,17 @@ impl SliceHeader {
         slice.resize(super::aligned(slice.len(), BLOCK), 0);
     }
 
+    /// Bytes of the whole slice with padding that begins with this header.
+    pub fn peek_bytes(head: &[u8]) -> Option<usize> {
+        let head = head.get(..SLICE_HEADER)?;
+        let whole = u32_at(head, 0) == SLICE && u32_at(head, 60) == crc32c::crc32c(&head[..60]);
+        whole.then(|| super::aligned(SLICE_HEADER + u32_at(head, 4) as usize, BLOCK))
+    }
+
     /// The header and the payload of the slice that these bytes start with.
     pub fn decode(bytes: &[u8]) -> Option<(SliceHeader, &[u8])> {
+        SliceHeader::peek_bytes(bytes)?;
         let head = bytes.get(..SLICE_HEADER)?;
-        if u32_at(head, 0) != SLICE || u32_at(head, 60) != crc32c::crc32c(&head[..60]) {
-            return None;
-        }
         let header = SliceHeader {
             length: u32_at(head, 4),
             generation: u64_at(head, 8),

@@ -11,10 +11,11 @@ use crate::File;
 use crate::admit::extras;
 use crate::format::batch::{RecordKind, decode_void};
 use crate::format::message::{MessageRecord, Place};
-use crate::format::snapshot::{Entry, Extra, SliceHeader, entries};
+use crate::format::snapshot::{Entry, Extra, entries};
 use crate::segments::{Segment, State};
 use mail::{Change, MessageId};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use world::{Disk, DiskError};
 
 /// Ranges of ids and the record up to which a snapshot knows them.
 struct Slices(Vec<(u64, u64, u64)>);
@@ -37,6 +38,7 @@ impl Slices {
 }
 
 pub(super) fn fold(
+    disk: &dyn Disk,
     loaded: Loaded,
     survey: &Survey,
     chosen: Option<Chosen>,
@@ -50,7 +52,7 @@ pub(super) fn fold(
     let (mut start_record, mut start_commit) = (1, 1);
     if let Some(chosen) = &chosen {
         (start_record, start_commit) = (chosen.header.start_record, chosen.header.start_commit);
-        fold.snapshot(survey, chosen);
+        fold.snapshot(disk, survey, chosen)?;
     }
     fold.loaded.voids = report_damage(&scanned, start_commit, &mut fold.loaded.report);
     fold.loaded.report.torn = fold.loaded.voids.clone();
@@ -184,27 +186,29 @@ impl Fold<'_> {
         }
     }
 
-    fn snapshot(&mut self, survey: &Survey, chosen: &Chosen) {
+    fn snapshot(
+        &mut self,
+        disk: &dyn Disk,
+        survey: &Survey,
+        chosen: &Chosen,
+    ) -> Result<(), DiskError> {
         let loaded = &mut self.loaded;
         let header = &chosen.header;
         loaded.snapshot = header.generation;
         loaded.snapshot_start = header.start_record;
-        loaded.snapshot_bytes = chosen.bytes.len() as u64;
+        loaded.snapshot_bytes = chosen.bytes;
         loaded.older_start = chosen.older_start;
         loaded.last_message = header.last_message;
         loaded.last_record = loaded.last_record.max(header.start_record - 1);
         loaded.last_epoch = loaded.last_epoch.max(header.last_epoch);
         loaded.recent.clone_from(&chosen.table.transactions);
-        for at in &chosen.slices {
-            let Some((slice, payload)) = SliceHeader::decode(&chosen.bytes[*at..]) else {
-                continue;
-            };
+        chosen.each_slice(disk, |slice, payload| {
             self.slices.0.push((slice.after, slice.through, slice.position));
             self.loaded.last_record = self.loaded.last_record.max(slice.position);
             for entry in entries(payload) {
                 self.entry(survey, chosen, entry);
             }
-        }
+        })
     }
 
     fn entry(&mut self, survey: &Survey, chosen: &Chosen, entry: Entry<'_>) {

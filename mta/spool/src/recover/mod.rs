@@ -152,7 +152,7 @@ pub(crate) fn load(
     let before = loaded.report.bytes_read;
     let scanned = scan::scan_all(disk, &survey, &tail, settle, &mut loaded.report);
     loaded.tail_bytes = loaded.report.bytes_read - before;
-    fold::fold(loaded, &survey, chosen, scanned, replay)
+    fold::fold(disk, loaded, &survey, chosen, scanned, replay)
 }
 
 /// Scans every log segment in use and reports what is damaged there, for the checker.

@@ -1,0 +1,84 @@
+//! A long queue is opened without its snapshot in memory at once.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use support::{Ledger, Machine, settings};
+use world::sim::Disk;
+use world::{DiskError, Entry};
+
+/// Notes the largest read of a snapshot.
+struct Watched {
+    disk: Disk,
+    largest: AtomicUsize,
+}
+
+impl world::Disk for Watched {
+    fn list(&self) -> Result<Vec<Entry>, DiskError> {
+        self.disk.list()
+    }
+    fn create(&self, name: &str) -> Result<(), DiskError> {
+        self.disk.create(name)
+    }
+    fn allocate(&self, name: &str, bytes: u64, extend: bool) -> Result<(), DiskError> {
+        self.disk.allocate(name, bytes, extend)
+    }
+    fn read_at(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        if name.starts_with("snapshot") {
+            self.largest.fetch_max(into.len(), Relaxed);
+        }
+        self.disk.read_at(name, offset, into)
+    }
+    fn write_at(&self, name: &str, offset: u64, from: &[u8]) -> Result<(), DiskError> {
+        self.disk.write_at(name, offset, from)
+    }
+    fn sync(&self, name: &str) -> Result<(), DiskError> {
+        self.disk.sync(name)
+    }
+    fn sync_dir(&self) -> Result<(), DiskError> {
+        self.disk.sync_dir()
+    }
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        self.disk.remove(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.disk.rename(from, to)
+    }
+    fn forget_cache(&self, name: &str) -> Result<(), DiskError> {
+        self.disk.forget_cache(name)
+    }
+    fn lock(&self, name: &str) -> Result<(), DiskError> {
+        self.disk.lock(name)
+    }
+    fn free_bytes(&self) -> Result<u64, DiskError> {
+        self.disk.free_bytes()
+    }
+}
+
+#[test]
+fn a_snapshot_of_many_slices_is_read_one_slice_at_a_time() {
+    let disk = Disk::new(5);
+    let mut machine = Machine::open(&disk, settings(2), Ledger::default(), 5).unwrap();
+    for _ in 0..400 {
+        let body = machine.body(100);
+        machine.accept(body).unwrap();
+        machine.settle();
+    }
+    machine.spool.snapshot_now();
+    machine.settle();
+    disk.cut();
+    disk.power_on();
+    let watched = Watched { disk, largest: AtomicUsize::new(0) };
+    let mut told = 0;
+    let count = &mut |replay: spool::Replay<'_>| {
+        told += u32::from(matches!(replay, spool::Replay::Snapshot { .. }));
+    };
+    let (_, report) = spool::open(&watched, settings(2), 7, count).unwrap();
+    assert_eq!((report.messages, report.damage.len()), (400, 0));
+    assert!(report.snapshot > 0 && told >= 300, "{told} came from a snapshot: {report:?}");
+    // Five messages and the padding to a block; the table of segments and transactions is one slice, too.
+    let largest = watched.largest.into_inner();
+    assert!(largest <= 24 << 10, "{largest} bytes at once");
+}
