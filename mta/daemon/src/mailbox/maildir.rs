@@ -3,13 +3,14 @@
 //! reported as delivered, as long as we live to take it away.
 //!
 //! The syncs of a slice are shared: the kernel is told to begin writing every file's bytes
-//! (`sync_file_range`), then each file is synced. The first of these syncs commits the file system's
-//! journal for all of them, and the rest find little left to do. `new` needs a sync of its own: ext4
-//! and xfs lose a rename that came after the file's sync. Decision 0060 has the measurements.
+//! (`sync_file_range`), then all files are synced side by side ([`super::syncs`]): one commit of the file
+//! system's journal, one flush of the disk for all of them. `new` needs a sync of its own: ext4 and xfs
+//! lose a rename that came after the file's sync. Decisions 0060 and 0129 have the measurements.
 //!
 //! What is left in `tmp` by a power cut is removed by readers after 36 hours, as Maildir has it.
 
 use super::place::unique_name;
+use super::syncs::sync_all;
 use super::{Delivery, Fault, Scene};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::collections::BTreeMap;
@@ -52,9 +53,7 @@ fn deliver_slice(slice: &[&Delivery], scene: &Scene) -> Results {
             Ok((file, place))
         }));
     }
-    for result in &mut written {
-        sync_or_remove(result, &maildirs);
-    }
+    sync_or_remove(&mut written, &maildirs);
     let renamed: Vec<_> =
         written.into_iter().map(|r| r.and_then(|w| publish(w, &maildirs))).collect();
     let synced = maildirs.sync();
@@ -89,10 +88,16 @@ impl Maildirs {
         &self.open[place]
     }
 
-    /// Syncs what names the files, each directory once.
+    /// Syncs what names the files, each directory once, all at once.
     fn sync(&self) -> Vec<Result<(), Fault>> {
+        let directories: Vec<&File> = self.open.iter().flat_map(Maildir::directories).collect();
+        let mut synced = sync_all(&directories).into_iter();
         let fault = |error: io::Error| Fault::io("cannot sync the Maildir", &error);
-        self.open.iter().map(|maildir| maildir.sync().map_err(fault)).collect()
+        let mut next = |maildir: &Maildir| {
+            let own: Vec<_> = synced.by_ref().take(maildir.directories().count()).collect();
+            own.into_iter().collect::<io::Result<()>>().map_err(fault)
+        };
+        self.open.iter().map(&mut next).collect()
     }
 }
 
@@ -137,9 +142,9 @@ impl Maildir {
         }
     }
 
-    fn sync(&self) -> io::Result<()> {
-        self.made_in.iter().try_for_each(File::sync_all)?;
-        self.new.sync_all()
+    /// What has to be synced for the names in `new` to be durable.
+    fn directories(&self) -> impl Iterator<Item = &File> {
+        self.made_in.iter().chain([&self.new])
     }
 }
 
@@ -160,11 +165,16 @@ fn begin_writing(file: &File) {
     unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
-fn sync_or_remove(result: &mut Result<(Written, usize), Fault>, maildirs: &Maildirs) {
-    let Ok((written, place)) = result else { return };
-    if let Err(error) = written.file.sync_all() {
-        remove(&maildirs.get(*place).tmp, &written.name);
-        *result = Err(Fault::io("cannot sync the message", &error));
+/// Syncs all files that were written; of one that cannot be synced nothing is left.
+fn sync_or_remove(written: &mut [Result<(Written, usize), Fault>], maildirs: &Maildirs) {
+    let files: Vec<&File> = written.iter().flatten().map(|(written, _)| &written.file).collect();
+    let mut synced = sync_all(&files).into_iter();
+    for result in written {
+        let Ok((file, place)) = result else { continue };
+        if let Err(error) = synced.next().expect("sync_all answers each file") {
+            remove(&maildirs.get(*place).tmp, &file.name);
+            *result = Err(Fault::io("cannot sync the message", &error));
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod maildir;
 mod mbox;
 mod message;
 mod place;
+mod syncs;
 pub mod text;
 
 pub use fault::Fault;
