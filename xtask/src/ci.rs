@@ -30,6 +30,7 @@ pub fn run(root: &Path, without_deny: bool) -> Result<bool> {
         sum.step(root, "licences", &["deny", "--offline", "check", "bans", "licenses", "sources"]);
     }
     sum.step(root, "tidy", &["xtask", "tidy"]);
+    sum.step(root, "counts", &["xtask", "counts"]);
     sum.tests(root)?;
     println!();
     sum.names.iter().for_each(|name| println!("failed: {name}"));

@@ -1,4 +1,4 @@
-//! `cargo xtask ci | tidy | knobs | faults | swarm | canary | fuzz`: what keeps the house in order.
+//! `cargo xtask ci | tidy | knobs | faults | counts | swarm | canary | fuzz`: what keeps the house in order.
 //!
 //! Must never be needed to build or to run Posthaste.
 
@@ -6,6 +6,7 @@
 
 mod canary;
 mod ci;
+mod counts;
 mod faults;
 mod fuzz;
 mod knobs;
@@ -27,7 +28,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Format, lints, licences, tidy, all tests; ends with `N passed, N failed`
+    /// Format, lints, licences, tidy, counts, all tests; ends with `N passed, N failed`
     Ci {
         /// Leave out cargo-deny, where it cannot be installed
         #[arg(long)]
@@ -43,6 +44,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Count instructions and allocations of one message at each station; a rise is a failure
+    Counts(counts::Counts),
     /// Simulate the whole mailer from many seeds, or tell one of them line by line
     Swarm(swarm::Swarm),
     /// Build the simulator with one known bug at a time; it must find each
@@ -72,6 +75,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Fuzz(options) => fuzz::run(&root, &options),
         Task::Faults { check: true } => faults::check(&root).map(|()| true),
         Task::Faults { check: false } => faults::write(&root).map(|()| true),
+        Task::Counts(counts) => counts.run(&root),
         Task::Swarm(swarm) => swarm.run(&root),
         Task::Canary(chosen) => canary::run(&root, &chosen),
     }

@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("queue", &["mail", "link", "policy", "scheduler", "spool", "world"]),
     ("daemon", DRIVER),
     ("sim", DRIVER),
+    ("counts", DRIVER),
     ("fuzz", FUZZ),
     ("orders", &["mail", "policy", "queue", "scheduler", "spool", "world"]),
     ("stats", &[]),
@@ -27,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// The two drivers wire all machines together.
+/// The drivers wire all machines together.
 const DRIVER: &[&str] =
     &["mail", "world", "link", "smtp", "policy", "scheduler", "spool", "delivery", "queue"];
 

@@ -1,0 +1,45 @@
+//! `cargo xtask counts`: instructions and allocations of each station, against those that are kept
+//! in `proof/counts/counts.toml`.
+//!
+//! Must never take a path that did not run for one that costs what it did.
+
+mod judge;
+mod kept;
+mod measure;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use std::path::Path;
+
+/// Counts what a message costs, without a clock.
+#[derive(Args)]
+pub struct Counts {
+    /// Keep today's counts, and say why they have changed
+    #[arg(long, value_name = "WHY")]
+    keep: Option<String>,
+}
+
+impl Counts {
+    /// Counts, and prints old, new and percent; true: nothing has risen, or it is kept now.
+    pub fn run(&self, root: &Path) -> Result<bool> {
+        let file = root.join(kept::FILE);
+        let new = measure::all(root)?;
+        let old = match std::fs::read_to_string(&file) {
+            Ok(text) => Some(toml::from_str(&text).context(kept::FILE)?),
+            Err(_) if self.keep.is_some() => None,
+            Err(error) => return Err(error).context(kept::FILE),
+        };
+        let found = old.as_ref().map(|old| judge::judge(old, &new));
+        if let Some(found) = &found {
+            print!("{found}");
+        }
+        match &self.keep {
+            None => Ok(found.is_some_and(|found| found.passes())),
+            Some(why) => {
+                std::fs::write(&file, kept::with_reasons(old.as_ref(), new, why).to_text())?;
+                println!("kept in {}", kept::FILE);
+                Ok(true)
+            }
+        }
+    }
+}
