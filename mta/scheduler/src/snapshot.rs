@@ -38,21 +38,21 @@ struct Saved<'a> {
     /// Also those that are done, so that indexes stay what they are.
     recipients: u32,
     #[serde(borrow)]
-    jobs: Vec<SavedJob<'a>>,
-    reports: Vec<Report>,
+    jobs: Cow<'a, [SavedJob<'a>]>,
+    reports: Cow<'a, [Report]>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct SavedJob<'a> {
     hop: Cow<'a, NextHop>,
     attempts: u16,
     /// Wall time in microseconds; `None`: it was not waiting for the schedule.
     due: Option<i64>,
     #[serde(borrow)]
-    members: Vec<SavedRecipient<'a>>,
+    members: Cow<'a, [SavedRecipient<'a>]>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct SavedRecipient<'a> {
     index: u32,
     local: &'a str,
@@ -139,12 +139,38 @@ impl Scheduler {
 
     fn save(&self, message: u32, now: Now) -> Vec<u8> {
         let found = &self.messages[message];
+        if !found.has(MANY) && self.singles[found.recipients].job != NONE {
+            return self.save_single(message, now);
+        }
         let mut reports = Vec::new();
         let jobs = self.jobs_of(message);
         let jobs = jobs.into_iter().map(|job| self.save_job(job, &mut reports, now)).collect();
         let all: Vec<Report> =
             reports.iter().filter_map(|report| self.reports.get(*report).cloned()).collect();
-        let saved = Saved {
+        self.save_message(found, Cow::Owned(jobs), all.into())
+    }
+
+    /// Nearly all messages are like this, and of them a long queue is saved again and again: nothing is allocated but the
+    /// bytes.
+    fn save_single(&self, message: u32, now: Now) -> Vec<u8> {
+        let found = &self.messages[message];
+        let one = &self.singles[found.recipients];
+        let reports = self.reports.get(one.report).map_or(&[][..], std::slice::from_ref);
+        let recipient = self.save_as(0, one, reports.len() as u32);
+        let members = Cow::Borrowed(std::slice::from_ref(&recipient));
+        let job = self.save_job_of(one.job, members, now);
+        self.save_message(found, Cow::Borrowed(std::slice::from_ref(&job)), reports.into())
+    }
+
+    fn save_message<'a>(
+        &'a self,
+        found: &Message,
+        jobs: Cow<'a, [SavedJob<'a>]>,
+        reports: Cow<'a, [Report]>,
+    ) -> Vec<u8> {
+        let many = found.has(MANY);
+        let recipients = if many { self.many[found.recipients].recipients.len() as u32 } else { 1 };
+        encode(&Saved {
             id: found.id.0,
             arrived_seconds: found.arrived,
             bytes: found.bytes,
@@ -152,16 +178,25 @@ impl Scheduler {
             priority: found.priority,
             held: found.held,
             flags: found.flags & FLAGS_KEPT,
-            recipients: self.recipients_len(message),
+            recipients,
             jobs,
-            reports: all,
-        };
-        let mut bytes = Vec::with_capacity(BYTES_USUAL);
-        bytes.push(VERSION);
-        postcard::to_extend(&saved, bytes).expect("memory takes any number of bytes")
+            reports,
+        })
     }
 
     fn save_job(&self, job: u32, reports: &mut Vec<u32>, now: Now) -> SavedJob<'_> {
+        let message = self.jobs[job].message;
+        let members = self.members(job).into_iter();
+        let members = members.filter_map(|index| self.save_recipient(message, index, reports));
+        self.save_job_of(job, Cow::Owned(members.collect()), now)
+    }
+
+    fn save_job_of<'a>(
+        &'a self,
+        job: u32,
+        members: Cow<'a, [SavedRecipient<'a>]>,
+        now: Now,
+    ) -> SavedJob<'a> {
         let found = &self.jobs[job];
         let due = match found.state {
             JobState::Waiting => Some(self.clock.wall_of(found.place).micros()),
@@ -169,16 +204,8 @@ impl Scheduler {
             JobState::InFlight => Some(now.wall.micros()),
             _ => None,
         };
-        let members = self.members(job);
-        SavedJob {
-            hop: Cow::Borrowed(&self.destinations[found.destination].hop),
-            attempts: found.attempts,
-            due,
-            members: members
-                .into_iter()
-                .filter_map(|index| self.save_recipient(found.message, index, reports))
-                .collect(),
-        }
+        let hop = Cow::Borrowed(&self.destinations[found.destination].hop);
+        SavedJob { hop, attempts: found.attempts, due, members }
     }
 
     fn save_recipient(
@@ -196,19 +223,23 @@ impl Scheduler {
                 reports.len()
             }
         };
-        Some(SavedRecipient {
+        Some(self.save_as(index, one, report as u32))
+    }
+
+    fn save_as(&self, index: u32, one: &Recipient, report: u32) -> SavedRecipient<'_> {
+        SavedRecipient {
             index,
             local: self.symbols.texts.get(one.local),
             domain: self.symbols.get(one.domain),
             notify: one.notify,
             delay_noticed: one.delay_noticed,
-            report: report as u32,
-        })
+            report,
+        }
     }
 
     fn load(&mut self, saved: &Saved) {
         let message = self.load_message(saved);
-        for job in &saved.jobs {
+        for job in saved.jobs.iter() {
             self.load_job(message, job);
         }
         self.count_in(message);
@@ -217,7 +248,7 @@ impl Scheduler {
 
     fn load_message(&mut self, saved: &Saved) -> u32 {
         let mut all = vec![Recipient::default(); saved.recipients as usize];
-        for one in saved.jobs.iter().flat_map(|job| &job.members) {
+        for one in saved.jobs.iter().flat_map(|job| job.members.iter()) {
             let report = (one.report as usize).checked_sub(1).and_then(|at| saved.reports.get(at));
             all[one.index as usize] = Recipient {
                 local: self.symbols.texts.insert(one.local),
@@ -362,6 +393,15 @@ impl Scheduler {
     }
 }
 
+fn encode(saved: &Saved) -> Vec<u8> {
+    let mut room = [VERSION; 1 + BYTES_USUAL];
+    if let Ok(used) = postcard::to_slice(saved, &mut room[1..]) {
+        let length = 1 + used.len();
+        return room[..length].to_vec();
+    }
+    postcard::to_extend(saved, vec![VERSION]).expect("memory takes any number of bytes")
+}
+
 impl Saved<'_> {
     /// Each recipient at most once, each within bounds, each transaction with one.
     fn is_sound(&self) -> bool {
@@ -371,6 +411,6 @@ impl Saved<'_> {
         members > 0
             && self.recipients <= RECIPIENTS_MAX
             && self.jobs.iter().all(|job| !job.members.is_empty())
-            && self.jobs.iter().flat_map(|job| &job.members).all(fits)
+            && self.jobs.iter().flat_map(|job| job.members.iter()).all(fits)
     }
 }
