@@ -3,6 +3,7 @@
 //! Must never decide anything, nor try again what failed.
 
 use std::fmt;
+use std::sync::LazyLock;
 use world::{Disk, DiskError, Errno};
 
 /// A file of the spool.
@@ -108,7 +109,7 @@ fn perform(disk: &dyn Disk, work: &mut Work) -> Result<(), DiskError> {
         }
         Work::Zero { file, offset, bytes, sync } => {
             let name = file.to_string();
-            disk.write_at(&name, *offset, &vec![0; *bytes as usize])?;
+            write_zeros(disk, &name, *offset, *bytes as usize)?;
             if *sync { disk.sync(&name) } else { Ok(()) }
         }
         Work::Grow { file, bytes } => {
@@ -126,6 +127,19 @@ fn perform(disk: &dyn Disk, work: &mut Work) -> Result<(), DiskError> {
         }
         Work::Read { file, offset, buffer } => disk.read_at(&file.to_string(), *offset, buffer),
     }
+}
+
+/// Kept, because a new buffer of zeros for each write costs more than the write: its pages come one by one.
+static ZEROS: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; 1 << 20]);
+
+fn write_zeros(disk: &dyn Disk, name: &str, offset: u64, bytes: usize) -> Result<(), DiskError> {
+    let mut done = 0;
+    while done < bytes {
+        let piece = &ZEROS[..ZEROS.len().min(bytes - done)];
+        disk.write_at(name, offset + done as u64, piece)?;
+        done += piece.len();
+    }
+    Ok(())
 }
 
 /// A new file that could not get its blocks is taken away again, so that a full disk is not left

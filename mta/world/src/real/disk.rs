@@ -9,6 +9,7 @@ use rustix::io::Errno as Os;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Descriptors kept open at once; a spool of 100 GB has 1,600 segments.
@@ -22,9 +23,17 @@ const DESCRIPTORS_MAX: usize = 512;
 pub struct Disk {
     directory: Arc<OwnedFd>,
     lock: Arc<Mutex<Option<OwnedFd>>>,
-    open: Mutex<HashMap<String, Arc<OwnedFd>>>,
+    open: Mutex<HashMap<String, Held>>,
+    /// Names that any of the disks of this directory has taken away.
+    removals: Arc<AtomicU64>,
     read_only: bool,
     commits: bool,
+}
+
+/// An open file, which had its name still after so many removals.
+struct Held {
+    fd: Arc<OwnedFd>,
+    removals: u64,
 }
 
 impl Disk {
@@ -42,6 +51,7 @@ impl Disk {
             directory: Arc::new(directory),
             lock: Arc::default(),
             open: Mutex::default(),
+            removals: Arc::default(),
             read_only: false,
             commits: false,
         }
@@ -53,6 +63,7 @@ impl Disk {
             directory: self.directory.clone(),
             lock: self.lock.clone(),
             open: Mutex::default(),
+            removals: self.removals.clone(),
             read_only: self.read_only,
             commits: false,
         }
@@ -77,11 +88,17 @@ impl Disk {
     }
 
     /// A file that has its name still: another thread's `Disk` may have removed it, and made it anew.
+    /// While none of them has removed anything this need not be asked: what somebody else takes away
+    /// is noticed by `sync`.
     fn file(&self, call: &'static str, name: &str) -> Result<Arc<OwnedFd>, DiskError> {
-        if let Some(fd) = self.cached(name) {
-            let stat = fs::fstat(&*fd).map_err(|os| error(call, name, os))?;
-            if stat.st_nlink > 0 {
-                return Ok(fd);
+        let removals = self.removals.load(Ordering::Acquire);
+        if let Some(held) = held(&self.open).get_mut(name) {
+            if held.removals == removals {
+                return Ok(held.fd.clone());
+            }
+            if has_name(&held.fd).map_err(|os| error(call, name, os))? {
+                held.removals = removals;
+                return Ok(held.fd.clone());
             }
         }
         let access = if self.read_only { OFlags::RDONLY } else { OFlags::RDWR };
@@ -89,7 +106,11 @@ impl Disk {
     }
 
     fn cached(&self, name: &str) -> Option<Arc<OwnedFd>> {
-        held(&self.open).get(name).cloned()
+        held(&self.open).get(name).map(|held| held.fd.clone())
+    }
+
+    fn count_removal(&self) {
+        self.removals.fetch_add(1, Ordering::AcqRel);
     }
 
     fn open_as(
@@ -99,6 +120,7 @@ impl Disk {
         flags: OFlags,
     ) -> Result<Arc<OwnedFd>, DiskError> {
         // NONBLOCK so that a pipe put there by somebody cannot hold us.
+        let removals = self.removals.load(Ordering::Acquire);
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = retried(|| fs::openat(&*self.directory, name, flags, Mode::from(0o600)))
             .map_err(|os| error(call, name, os))?;
@@ -111,7 +133,7 @@ impl Disk {
         if open.len() >= DESCRIPTORS_MAX {
             open.clear();
         }
-        open.insert(name.into(), fd.clone());
+        open.insert(name.into(), Held { fd: fd.clone(), removals });
         Ok(fd)
     }
 }
@@ -192,9 +214,9 @@ impl crate::Disk for Disk {
         retried(|| fs::fdatasync(&*fd)).map_err(|os| error("sync", name, os))?;
         self.reach(Point::AfterSync);
         // A file that has lost its name is gone after a restart, however well it was synced.
-        match fs::fstat(&*fd) {
-            Ok(stat) if stat.st_nlink > 0 => Ok(()),
-            Ok(_) => Err(DiskError::new("sync", name, Errno::MISSING)),
+        match has_name(&fd) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(DiskError::new("sync", name, Errno::MISSING)),
             Err(os) => Err(error("sync", name, os)),
         }
     }
@@ -206,7 +228,9 @@ impl crate::Disk for Disk {
     fn remove(&self, name: &str) -> Result<(), DiskError> {
         held(&self.open).remove(name);
         fs::unlinkat(&*self.directory, name, AtFlags::empty())
-            .map_err(|os| error("remove", name, os))
+            .map_err(|os| error("remove", name, os))?;
+        self.count_removal();
+        Ok(())
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
@@ -214,7 +238,9 @@ impl crate::Disk for Disk {
         open.remove(from);
         open.remove(to);
         fs::renameat(&*self.directory, from, &*self.directory, to)
-            .map_err(|os| error("rename", from, os))
+            .map_err(|os| error("rename", from, os))?;
+        self.count_removal();
+        Ok(())
     }
 
     fn forget_cache(&self, name: &str) -> Result<(), DiskError> {
@@ -245,6 +271,18 @@ impl crate::Disk for Disk {
         // (btrfs) count none at all and say 0 of 0.
         let no_inode = stat.f_files > 0 && stat.f_favail == 0;
         Ok(if no_inode { 0 } else { stat.f_bavail.saturating_mul(stat.f_frsize) })
+    }
+}
+
+/// Whether the file has a name in some directory. Nothing else is asked of it: once somebody has seen a file's
+/// times, Linux 6.13 and later give it new ones at its next write, which the journal then has to take in
+/// for each commit.
+fn has_name(fd: &OwnedFd) -> Result<bool, Os> {
+    match fs::statx(fd, c"", AtFlags::EMPTY_PATH, fs::StatxFlags::NLINK) {
+        Ok(stat) => Ok(stat.stx_nlink > 0),
+        // Linux before 4.11, and containers that forbid what they do not know.
+        Err(Os::NOSYS | Os::PERM) => Ok(fs::fstat(fd)?.st_nlink > 0),
+        Err(os) => Err(os),
     }
 }
 
