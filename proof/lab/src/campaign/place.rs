@@ -22,6 +22,8 @@ const NEXT_HOP_PORT: u16 = 2600;
 
 /// What subjects are configured by, below the directory of the campaign.
 const OWN: &str = "own";
+/// Mail of earlier runs, below the directory of the campaign.
+const EARLIER: &str = "earlier-mail";
 
 /// See the module.
 pub struct Place {
@@ -74,6 +76,7 @@ impl Place {
     /// A site without anything of an earlier run.
     pub fn site(&self, step: &Step) -> Result<Site> {
         let [queue, mail, log] = ["queue", "mail", "log"].map(|name| self.work.join(name));
+        put_aside(&mail, &self.work.join(EARLIER))?;
         for path in [&queue, &mail, &log] {
             super::empty(path)?;
         }
@@ -154,7 +157,48 @@ impl Place {
     }
 }
 
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.work.join(EARLIER)); // it may never have been made
+    }
+}
+
+/// What was delivered stays until the campaign ends. ext4 without a journal does not use the inode of a deleted file
+/// for five minutes and looks at each such inode whenever it makes a file: a run's thousands of messages, deleted,
+/// would cost the next run's mailer more than its own work does.
+fn put_aside(mail: &Path, earlier: &Path) -> Result<()> {
+    if !mail.exists() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(earlier)?;
+    let number = std::fs::read_dir(earlier)?.count();
+    std::fs::rename(mail, earlier.join(number.to_string()))
+        .with_context(|| mail.display().to_string())
+}
+
 fn name_of(path: &Path) -> String {
     path.file_name()
         .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_run_delivered_is_out_of_the_next_ones_way_and_not_deleted() {
+        let work = tempfile::tempdir().unwrap();
+        let (mail, earlier) = (work.path().join("mail"), work.path().join(EARLIER));
+        put_aside(&mail, &earlier).unwrap();
+        for run in 0..2 {
+            std::fs::create_dir(&mail).unwrap();
+            std::fs::write(mail.join("user"), format!("{run}")).unwrap();
+            put_aside(&mail, &earlier).unwrap();
+            assert!(!mail.exists());
+        }
+        for run in 0..2 {
+            let kept = earlier.join(run.to_string()).join("user");
+            assert_eq!(std::fs::read_to_string(kept).unwrap(), format!("{run}"));
+        }
+    }
 }
