@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod campaign;
+mod costs;
 mod depth;
 mod gauge;
 mod layout;
@@ -39,6 +40,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Tool {
+    /// Says what a message cost, process by process, in runs of the scenarios `cost`, `cost-relay` and `cost-local`.
+    Costs(costs::Options),
     /// Fills a queue with a million messages or more, asks about it, kills it, opens it and drains it. Needs root.
     Depth(depth::Options),
     /// Writes two files a message into queue directories, as in 2006, without a mailer.
@@ -72,6 +75,7 @@ enum Tool {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().tool {
+        Tool::Costs(options) => costs::run(&options),
         Tool::Depth(options) => depth::run(options),
         Tool::Layout(options) => layout::command(options),
         Tool::Machine(options) => machine::run(options),

@@ -11,7 +11,7 @@ use crate::running::Running;
 use crate::scenario::{Ends, Load};
 use crate::subject::{Boxes, Duty, Phase, Site, Subject};
 use crate::watch::trace::Calls;
-use crate::watch::{Family, Probe, Trace, Which, durability};
+use crate::watch::{Family, Probe, Trace, Which, cost, durability};
 use anyhow::{Context, Result, bail, ensure};
 use report::record::{Absent, Line, Run};
 use serde_json::Value;
@@ -28,6 +28,8 @@ const WARM_TIME_MAX: Duration = Duration::from_secs(60);
 const BUSY_SHARE_MAX: f64 = 0.9;
 /// Sessions that fill a queue before the clock starts.
 const FILLING_SESSIONS: u32 = 50;
+/// Messages whose system calls are counted to know what one costs.
+const TRACED_MESSAGES: u64 = 500;
 
 /// A run of `measure = "load"`. An error is the laboratory's; what the subject does wrong stands in the line.
 pub fn load(place: &Place, step: &Step) -> Result<Vec<Line>> {
@@ -142,21 +144,38 @@ fn attempt(
     let boxes = matches!(site.setup.duty, Duty::Mbox | Duty::Maildir).then(|| Boxes::new(&site));
     let mut stand = Stand { step, subject, site, sink, boxes, accepted, before: 0 };
     stand.warm_up()?;
+    let family = Family::below(&running.pids());
+    let traced_costs = step.scenario.cost.then(|| stand.traced_costs(&family)).transpose()?;
     rustix::fs::sync();
     std::thread::sleep(Duration::from_secs_f64(load.settle));
-    let family = Family::below(&running.pids());
     let traced = step.scenario.trace.then(|| Trace::attach(&family, Which::All)).transpose()?;
     let sink_before = stand.sink.counts()?;
+    let plain = step.scenario.cost.then(|| cost::Plain::begin(&family));
     let meter = Meter::begin((!is_limit(subject)).then_some(&family), &stand.site.queue)?;
     let sent = stand.send(load, step.seed)?;
     let end = stand.end(&sent)?;
     let calls = traced.map(Trace::finish).transpose()?;
+    let plain = plain.map(|plain| plain.end().sums().each(number(&sent, "accepted")));
     meter.end(run, number(&sent, "accepted"));
     drop(running);
     drop(disks);
     stand.judge(run, &sent, &sink_before, end)?;
     calls.into_iter().for_each(|calls| keep_calls(run, calls));
+    if let Some((plain, traced)) = plain.zip(traced_costs) {
+        keep_costs(run, cost::together(plain, traced));
+    }
     Ok(())
+}
+
+/// The number of system calls of all processes becomes the run's result; values are named `PROCESS: NAME`.
+fn keep_costs(run: &mut Run, costs: Vec<cost::Cost>) {
+    let all = costs.iter().find(|cost| cost.role == cost::ALL);
+    run.value = all.and_then(|all| all.each.get("system_calls").copied());
+    run.how.insert("costs".into(), cost::how(TRACED_MESSAGES));
+    for cost in costs {
+        let name = |name: &str| format!("{}{}{name}", cost.role, cost::BETWEEN);
+        run.values.extend(cost.each.iter().map(|(each, value)| (name(each), *value)));
+    }
 }
 
 /// The table of calls becomes the run's result: how many there were for each message.
@@ -227,6 +246,20 @@ impl Stand<'_> {
                 .context("before the clock started")?;
         }
         Ok(())
+    }
+
+    /// Counts the system calls of a short load. What it delivers has been served before the clock starts.
+    fn traced_costs(&mut self, family: &Family) -> Result<Vec<cost::Cost>> {
+        let load = &self.step.question.load;
+        let load = Load { messages: TRACED_MESSAGES, seconds: 0.0, ..load.clone() };
+        let traced = cost::Traced::attach(family)?;
+        let sent = self.send(&load, self.step.seed.rotate_left(1))?;
+        let recipients = number(&sent, "recipients") as u64;
+        if load.ends == Ends::Delivered {
+            self.await_all(self.before + recipients, WARM_TIME_MAX, f64::INFINITY)?;
+        }
+        self.before += recipients;
+        Ok(traced.finish()?.each(number(&sent, "accepted")))
     }
 
     /// Waits for the run's end.

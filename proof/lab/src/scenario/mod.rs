@@ -41,6 +41,9 @@ pub struct Scenario {
     /// Whether system calls are counted while it runs, which slows it down.
     #[serde(default)]
     pub trace: bool,
+    /// Whether it is found out what a message costs each process: the load, after a short one that is traced.
+    #[serde(default)]
+    pub cost: bool,
     /// What the source sends.
     #[serde(default)]
     pub load: Load,
@@ -82,6 +85,9 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("local", include_str!("../../scenarios/local.toml")),
     ("senders", include_str!("../../scenarios/senders.toml")),
     ("syscalls", include_str!("../../scenarios/syscalls.toml")),
+    ("cost", include_str!("../../scenarios/cost.toml")),
+    ("cost-relay", include_str!("../../scenarios/cost-relay.toml")),
+    ("cost-local", include_str!("../../scenarios/cost-local.toml")),
     ("logging", include_str!("../../scenarios/logging.toml")),
     ("minute", include_str!("../../scenarios/minute.toml")),
     ("directories", include_str!("../../scenarios/directories.toml")),

@@ -46,6 +46,8 @@ pub struct Returned<'a> {
     pub arguments: &'a str,
     /// Whether it says no error.
     pub succeeded: bool,
+    /// What it says, where that is a number; else 0.
+    pub value: i64,
     /// How long it took, in seconds.
     pub seconds: f64,
     /// Whether its beginning stood in an earlier line.
@@ -146,6 +148,7 @@ impl Returned<'_> {
             name,
             arguments,
             succeeded,
+            value: result.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0),
             seconds,
             resumed: resumed.is_some(),
         })

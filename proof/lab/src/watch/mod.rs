@@ -3,6 +3,7 @@
 //! Must never need the mailer's help, and never change what it watches but in speed.
 
 mod calls;
+pub mod cost;
 mod cpu;
 pub mod durability;
 mod family;
@@ -57,6 +58,14 @@ enum What {
         #[arg(long, default_value = "user{n}@sink.test")]
         to: String,
     },
+    /// What its work costs, process by process: first without a tracer, then as long again with one
+    Cost {
+        #[command(flatten)]
+        span: Span,
+        /// Messages that pass in that time: figures are for each of them
+        #[arg(long, default_value_t = 1.0)]
+        messages: f64,
+    },
     /// Count and total time of each system call over some seconds
     Calls {
         #[command(flatten)]
@@ -91,6 +100,16 @@ pub fn run(options: Options) -> Result<()> {
             let probe = Probe { address: &address, from: &from, to: &to };
             let found = durability::find(&probe, &Family::below(&pid), &queue)?;
             println!("{}", serde_json::to_string(&found)?);
+        }
+        What::Cost { span, messages } => {
+            let family = Family::below(&span.pid);
+            let plain = cost::Plain::begin(&family);
+            std::thread::sleep(Duration::from_secs_f64(span.seconds));
+            let plain = plain.end().sums().each(messages);
+            let traced = cost::Traced::attach(&family)?;
+            std::thread::sleep(Duration::from_secs_f64(span.seconds));
+            let costs = cost::together(plain, traced.finish()?.each(messages));
+            println!("{}", serde_json::to_string(&costs)?);
         }
         What::Calls { span, which } => {
             let trace = Trace::attach(&Family::below(&span.pid), which)?;
