@@ -83,8 +83,9 @@ impl Scheduler {
         if self.in_flight >= attempts_in_flight_max {
             return Gate::ProcessLimit { attempts_in_flight_max };
         }
-        let parked = self.doubtful_in_flight_max();
-        let set_aside = destination.flags & (PARKED[0] | PARKED[1]) != 0;
+        let for_light = destination.flags & PARKED[0] != 0;
+        let set_aside = for_light || destination.flags & PARKED[1] != 0;
+        let parked = self.doubtful_in_flight_max(usize::from(!for_light));
         if set_aside && self.doubtful_in_flight >= parked {
             return Gate::ProcessLimit { attempts_in_flight_max: parked };
         }

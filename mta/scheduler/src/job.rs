@@ -9,7 +9,7 @@ use crate::scheduler::Scheduler;
 use crate::store::NONE;
 use mail::{Change, Report};
 
-/// A sender with at most so many ready transactions goes ahead of those with more.
+/// A sender with at most so many transactions ready or in flight goes ahead of those with more.
 pub(crate) const LIGHT_SENDER_MAX: u32 = 100;
 
 /// Where a transaction goes.
@@ -121,6 +121,10 @@ impl Scheduler {
 
     fn count_state(&mut self, job: u32, state: JobState, by: i32) {
         let message = &self.messages[self.jobs[job].message];
+        if state == JobState::InFlight {
+            let busy = self.symbols.busy(message.sender);
+            *busy = busy.wrapping_add_signed(by);
+        }
         if message.has(MANY) {
             let many = &mut self.many[message.recipients];
             if state == JobState::Held {
@@ -271,7 +275,7 @@ impl Scheduler {
     /// Makes a transaction wait for its destination.
     fn line_up(&mut self, job: u32) {
         let Job { message, destination: at, .. } = self.jobs[job];
-        *self.symbols.ready(self.messages[message].sender) += 1;
+        *self.symbols.busy(self.messages[message].sender) += 1;
         self.destinations[at].ready += 1;
         self.stand_in_line(job);
     }
@@ -290,7 +294,7 @@ impl Scheduler {
             return;
         }
         let key = self.lane_key(job);
-        let light = self.symbols.is_ready_at_most(self.messages[message].sender, LIGHT_SENDER_MAX);
+        let light = self.symbols.is_busy_at_most(self.messages[message].sender, LIGHT_SENDER_MAX);
         let destination = &mut self.destinations[at];
         self.lanes.push(&mut self.jobs, destination, key, job, light);
     }
@@ -299,7 +303,7 @@ impl Scheduler {
     fn step_out(&mut self, job: u32) {
         let Job { message, destination: at, .. } = self.jobs[job];
         let sender = self.messages[message].sender;
-        *self.symbols.ready(sender) -= 1;
+        *self.symbols.busy(sender) -= 1;
         self.destinations[at].ready -= 1;
         if self.is_fair() {
             self.lanes.remove(&mut self.jobs, &mut self.destinations[at], job);

@@ -22,6 +22,9 @@ const LIGHT_RUN_MAX: u8 = 8;
 /// This share of all attempts is kept for destinations that are known to answer: 10,000 dead ones
 /// do not take the place of those that live.
 const ANSWERING_SHARE: u32 = 4;
+/// Of the rest this share is kept for light senders: the new destinations of their few messages do
+/// not wait until dead ones of a sender of many are given up.
+const LIGHT_SHARE: u32 = 4;
 /// A message that was lost so often in a row is a suspect: it flies alone among suspects.
 pub(crate) const SUSPECT_LOSSES: u8 = 2;
 /// A suspect that has to wait for another one looks again after so many ticks.
@@ -106,8 +109,9 @@ impl Scheduler {
                 self.refresh(at);
                 continue;
             }
-            if self.is_fair() && self.is_doubtful(at) && !self.has_room_for_doubtful() {
-                self.park(at, usize::from(!light));
+            let which = usize::from(!light);
+            if self.is_fair() && self.is_doubtful(at) && !self.has_room_for_doubtful(which) {
+                self.park(at, which);
                 continue;
             }
             if let Some(attempt) = self.next_job(at).and_then(|job| self.begin(job)) {
@@ -126,7 +130,8 @@ impl Scheduler {
         self.light_run = if light { self.light_run.saturating_add(1) } else { 0 };
         let which = if light { 0 } else { 1 };
         // Who was parked was there before the others.
-        let parked = self.has_room_for_doubtful().then(|| self.parked[which].pop_front()).flatten();
+        let room = self.has_room_for_doubtful(which);
+        let parked = room.then(|| self.parked[which].pop_front()).flatten();
         let (at, flag) = match parked {
             Some(at) => (at, PARKED[which]),
             None => (self.turns[which].pop_front()?, IN_TURN[which]),
@@ -136,7 +141,7 @@ impl Scheduler {
     }
 
     fn has_turn(&self, which: usize) -> bool {
-        let parked = !self.parked[which].is_empty() && self.has_room_for_doubtful();
+        let parked = !self.parked[which].is_empty() && self.has_room_for_doubtful(which);
         parked || !self.turns[which].is_empty()
     }
 
@@ -145,13 +150,15 @@ impl Scheduler {
         self.destinations[at].flags & ANSWERS == 0
     }
 
-    pub(crate) fn doubtful_in_flight_max(&self) -> u32 {
+    /// Attempts to those at once: for light senders (0), for all others (1).
+    pub(crate) fn doubtful_in_flight_max(&self, which: usize) -> u32 {
         let all = self.settings.attempts_in_flight_max;
-        all - all / ANSWERING_SHARE
+        let doubtful = all - all / ANSWERING_SHARE;
+        if which == 0 { doubtful } else { doubtful - doubtful / LIGHT_SHARE }
     }
 
-    fn has_room_for_doubtful(&self) -> bool {
-        self.doubtful_in_flight < self.doubtful_in_flight_max()
+    fn has_room_for_doubtful(&self, which: usize) -> bool {
+        self.doubtful_in_flight < self.doubtful_in_flight_max(which)
     }
 
     /// Sets a destination aside until there is room for those that are not known to answer. When
@@ -166,7 +173,7 @@ impl Scheduler {
 
     fn is_light_next(&self, at: u32) -> bool {
         let sender = self.lanes.next_sender(&self.destinations[at]);
-        sender.is_some_and(|at| self.symbols.is_ready_at_most(at, LIGHT_SENDER_MAX))
+        sender.is_some_and(|at| self.symbols.is_busy_at_most(at, LIGHT_SENDER_MAX))
     }
 
     fn next_job(&mut self, at: u32) -> Option<u32> {

@@ -125,6 +125,9 @@ fn d175_ten_thousand_dead_domains_hold_up_neither_known_destinations_nor_new_one
     (0..3).for_each(|_| world.step(takes));
     for id in 0..10_000 {
         world.bench.send(mail(DEAD + id, "list@l.test", &[&format!("x@dead{id}.test")]));
+        if id % 50 == 0 {
+            world.step(takes); // they come faster than they go, and are tried as they come
+        }
     }
     for second in 0..600 {
         world.send(100 + second, "list@l.test", "b@known.test");
@@ -135,9 +138,9 @@ fn d175_ten_thousand_dead_domains_hold_up_neither_known_destinations_nor_new_one
     }
     let known = world.longest((0..599).map(|second| 100 + second));
     assert!(known <= STEP * 2, "mail for a destination that answers waited {known:?}");
-    // Nobody knows of a new one whether it is dead too; it waits for one connection to be given up.
+    // Nobody knows of a new one whether it is dead too, but its sender has little mail: it goes at once.
     let new = world.longest((0..560).step_by(10).map(|second| 1_000 + second));
-    assert!(new <= Duration::from_secs(31), "mail for a new destination waited {new:?}");
+    assert!(new <= STEP * 2, "mail for a new destination waited {new:?}");
     assert!(world.most <= 1_000, "{} attempts at once", world.most);
     let dead = world.tried.iter().filter(|id| id.0 >= DEAD).count();
     assert_eq!(dead, 10_000, "each of the dead ones was tried in ten minutes");

@@ -17,13 +17,13 @@ pub(crate) struct Symbols {
 struct Entry {
     text: u32,
     uses: u32,
-    /// Of a sender: how many transactions are ready, to know who floods and who does not.
-    ready: u32,
+    /// Of a sender: how many transactions are ready or in flight, to know who floods and who does not.
+    busy: u32,
 }
 
 impl Default for Entry {
     fn default() -> Self {
-        Entry { text: NONE, uses: 0, ready: 0 }
+        Entry { text: NONE, uses: 0, busy: 0 }
     }
 }
 
@@ -42,7 +42,7 @@ impl Symbols {
             return at;
         }
         let text = self.texts.insert(text);
-        let at = self.entries.insert(Entry { text, uses: 1, ready: 0 });
+        let at = self.entries.insert(Entry { text, uses: 1, busy: 0 });
         let (entries, texts, seed) = (&self.entries, &self.texts, self.table.seed());
         self.table.insert(hash, at, |at| hash_with(seed, texts.get(entries[at].text)));
         at
@@ -66,12 +66,12 @@ impl Symbols {
         self.texts.get(self.entries[at].text)
     }
 
-    pub fn is_ready_at_most(&self, at: u32, max: u32) -> bool {
-        self.entries[at].ready <= max
+    pub fn is_busy_at_most(&self, at: u32, max: u32) -> bool {
+        self.entries[at].busy <= max
     }
 
-    pub fn ready(&mut self, at: u32) -> &mut u32 {
-        &mut self.entries[at].ready
+    pub fn busy(&mut self, at: u32) -> &mut u32 {
+        &mut self.entries[at].busy
     }
 }
 
