@@ -26,6 +26,7 @@ mod statistics;
 mod subject;
 mod syslog;
 mod unstuff;
+mod verdicts;
 mod watch;
 
 use clap::{Parser, Subcommand};
@@ -67,6 +68,8 @@ enum Tool {
     Source(source::Options),
     /// Says what numbers have in common and whether they differ: what ministat does, and more.
     Stats(statistics::Options),
+    /// Says of fairness whether each delay stayed the same beside what else was queued.
+    Verdicts(verdicts::Options),
     /// Watches a mailer that runs: what it uses, its system calls, when it syncs.
     Watch(watch::Options),
     /// Starts mailers, sends each a few messages and says where they went. Needs root.
@@ -87,6 +90,7 @@ fn main() -> anyhow::Result<()> {
         Tool::Sink(options) => sink::run(options),
         Tool::Source(options) => source::run(options),
         Tool::Stats(options) => statistics::run(options),
+        Tool::Verdicts(options) => verdicts::run(&options),
         Tool::Watch(options) => watch::run(options),
         Tool::TrySubject(options) => subject::trial::run(options),
     }

@@ -68,8 +68,16 @@ impl Sink {
         if load.sink == Tool::Postfix {
             return Sink::of_postfix(&place);
         }
+        Sink::open(&place, faults, None, expect)
+    }
+
+    /// Ours, at any place; `rate` messages a second at most.
+    pub fn open(place: &str, faults: &Faults, rate: Option<f64>, expect: &Path) -> Result<Sink> {
         let mut command = lab("sink")?;
-        command.args(["--listen", &place, "--chunking", "--expect"]).arg(expect);
+        command.args(["--listen", place, "--chunking", "--expect"]).arg(expect);
+        if let Some(rate) = rate {
+            command.args(["--rate", &rate.to_string()]);
+        }
         for (name, rules) in
             [("--delay", &faults.delay), ("--refuse", &faults.refuse), ("--drop", &faults.drop)]
         {
@@ -124,6 +132,12 @@ impl Sink {
         self.line()
     }
 
+    /// The same, and what it lacks of those that it expects.
+    pub fn counts_and_lacks(&self) -> Result<Value> {
+        self.signal(Signal::USR2)?;
+        self.line()
+    }
+
     /// Ends it; what it has counted, or `Null` from a sink that does not count.
     pub fn stop(mut self) -> Result<Value> {
         if self.tool == Tool::Postfix {
@@ -170,6 +184,9 @@ pub fn send(target: &Target, load: &Load, seed: u64, accepted: &Path) -> Result<
     command.args(["--every", &every.to_string()]);
     if load.rate > 0.0 {
         command.args(["--rate", &load.rate.to_string()]);
+    }
+    if !load.from.is_empty() {
+        command.args(["--from", &load.from]);
     }
     if load.to.is_empty() {
         command.args(["--to", target.recipient]);

@@ -3,6 +3,7 @@
 //! Must never make a run that stands in the file already, or leave one out without a line that says why.
 
 mod curve;
+mod fairness;
 pub mod generator;
 mod layouts;
 mod meter;
@@ -13,6 +14,7 @@ mod progress;
 mod run;
 mod schedule;
 mod shell;
+mod silence;
 
 pub use options::{Options, Outcome};
 pub use shell::{abouts, compare, run_alone, scenarios};
@@ -71,6 +73,7 @@ fn answer(place: &Place, step: &Step) -> Result<Vec<Line>> {
     match step.scenario.measure {
         Measure::Load => run::load(place, step),
         Measure::Order => orders::run(place, step),
+        Measure::Fairness => fairness::run(place, step),
     }
 }
 

@@ -64,7 +64,7 @@ pub fn absent(step: &Step, subject: &dyn Subject) -> Option<Line> {
 }
 
 /// Found out once a campaign for each duty, with a mailer of its own.
-fn syncs(
+pub fn syncs(
     place: &Place,
     step: &Step,
     subject: &dyn Subject,
@@ -97,7 +97,7 @@ fn one_recipient(subject: &dyn Subject, site: &Site) -> String {
     subject.recipient(site).replace("{n}", "0").replace("{m}", "0")
 }
 
-fn accepted(place: &Place) -> PathBuf {
+pub fn accepted(place: &Place) -> PathBuf {
     place.work.join("accepted")
 }
 

@@ -13,6 +13,8 @@ pub enum Measure {
     Load,
     /// A queue is restored and run once in an order: read, sort, sum; or until it is empty.
     Order,
+    /// Mail is sent beside what else is queued, and its delay measured.
+    Fairness,
 }
 
 /// What ends a run.
@@ -67,6 +69,8 @@ pub struct Load {
     pub rate: f64,
     /// To whom, with weights, where it is not for the subject to say.
     pub to: Vec<String>,
+    /// The sender; empty: the source's own.
+    pub from: String,
     /// Destinations over which `{d}` in `to` counts.
     pub spread: u32,
     /// Seconds of a row of the minute table, and of a point of the curve over time; 0: a tenth of `seconds`.
@@ -90,6 +94,10 @@ pub struct Load {
     pub acknowledge_at_once: bool,
     /// A run whose deliveries have not ended after so many seconds is cut there; its rate is that of what had come.
     pub longest: f64,
+    /// For `measure = "fairness"`: which of the scenario's `[beside]` is queued before the clock starts; `nothing`: none.
+    pub beside: String,
+    /// For `measure = "fairness"`: messages of that; 0: as many as stand there.
+    pub crowd: u64,
 }
 
 impl Default for Load {
@@ -108,6 +116,7 @@ impl Default for Load {
             pipelining: false,
             rate: 0.0,
             to: Vec::new(),
+            from: String::new(),
             spread: 0,
             every: 0.0,
             queued: 0,
@@ -119,6 +128,8 @@ impl Default for Load {
             cold: false,
             acknowledge_at_once: false,
             longest: 30.0,
+            beside: "nothing".into(),
+            crowd: 0,
         }
     }
 }
@@ -127,6 +138,8 @@ impl Default for Load {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Sink {
+    /// Messages a second that the second sink takes, at the port 2601; 0: there is none.
+    pub aside_rate: f64,
     /// `[STAGE:]MILLISECONDS[:SHARE]`.
     pub delay: Vec<String>,
     /// `STAGE:CODE[:SHARE]`.

@@ -53,6 +53,9 @@ pub struct Scenario {
     /// How the subject is set up.
     #[serde(default)]
     pub setup: Setup,
+    /// For `measure = "fairness"`: what may be queued beside the load.
+    #[serde(default)]
+    pub beside: BTreeMap<String, Load>,
     /// What is varied: names of `load` or `setup`, each with its list.
     #[serde(default)]
     vary: Vary,
@@ -97,6 +100,9 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("hosts", include_str!("../../scenarios/hosts.toml")),
     ("depth", include_str!("../../scenarios/depth.toml")),
     ("mix", include_str!("../../scenarios/mix.toml")),
+    ("fairness", include_str!("../../scenarios/fairness.toml")),
+    ("crowd", include_str!("../../scenarios/crowd.toml")),
+    ("strangers", include_str!("../../scenarios/strangers.toml")),
 ];
 
 /// The names of the scenarios that come with the laboratory.

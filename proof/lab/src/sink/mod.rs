@@ -137,7 +137,10 @@ pub fn run(options: Options) -> Result<()> {
         for _ in 1..threads {
             more_threads(listen.clone(), shared.clone());
         }
-        let say_now = || say(&shared.ledger().stats(None)?, stats.as_deref());
+        let say_now = |list: bool| {
+            let list = expect.as_deref().filter(|path| list && path.exists());
+            say(&shared.ledger().stats(list)?, stats.as_deref())
+        };
         wait(&shared, &end, say_now).await?;
         if let Some(list) = &expect {
             await_list(list).await;
@@ -284,11 +287,14 @@ struct End {
     idle: Option<f64>,
 }
 
-/// Returns when the sink is to stop; says the counts at each SIGUSR1.
-async fn wait(shared: &Shared, end: &End, say: impl Fn() -> Result<()>) -> Result<()> {
+/// Returns when the sink is to stop; says the counts at each SIGUSR1, at SIGUSR2 with what `--expect` lacks; delays
+/// nothing any more after SIGHUP.
+async fn wait(shared: &Shared, end: &End, say: impl Fn(bool) -> Result<()>) -> Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let mut usr1 = signal(SignalKind::user_defined1())?;
+    let mut usr2 = signal(SignalKind::user_defined2())?;
+    let mut hup = signal(SignalKind::hangup())?;
     let time_is_over = async {
         match end.seconds {
             Some(seconds) => tokio::time::sleep(Duration::from_secs_f64(seconds)).await,
@@ -307,7 +313,9 @@ async fn wait(shared: &Shared, end: &End, say: impl Fn() -> Result<()>) -> Resul
             _ = int.recv() => return Ok(()),
             _ = &mut time_is_over => return Ok(()),
             _ = &mut idle => return Ok(()),
-            _ = usr1.recv() => say()?,
+            _ = usr1.recv() => say(false)?,
+            _ = usr2.recv() => say(true)?,
+            _ = hup.recv() => shared.faults.hurried.store(true, Relaxed),
         }
     }
 }

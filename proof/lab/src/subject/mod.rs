@@ -9,6 +9,7 @@ mod limit;
 mod opensmtpd;
 mod postfix;
 mod posthaste;
+mod routes;
 mod sendmail;
 mod setup;
 pub mod trial;

@@ -2,6 +2,7 @@
 //!
 //! Must never touch the queue of a Postfix of this machine: it is told its own directories.
 
+use super::routes;
 use super::versions::Versions;
 use super::{
     Duty, Logging, Phase, Setup, Site, Subject, directory, files, fill_in, make_mailboxes,
@@ -79,7 +80,13 @@ pub(super) fn text(site: &Site) -> String {
     };
     let share = setup.recipients_per_transaction.to_string();
     let connections = if setup.runners > 0 { setup.runners } else { CONNECTIONS }.to_string();
+    let transport = if setup.routes.is_empty() {
+        ""
+    } else {
+        "\ntransport_maps = texthash:{work}/postfix/transport"
+    };
     let more = [
+        ("transport", transport),
         ("recipients", recipients),
         ("mailbox", mailbox),
         ("deliveries", &deliveries),
@@ -89,6 +96,14 @@ pub(super) fn text(site: &Site) -> String {
         ("connections", &connections),
     ];
     fill_in(site, include_str!("../../subjects/postfix.main.cf"), &more)
+}
+
+/// The next hops of single domains, as a table of Postfix's.
+fn transport(setup: &Setup) -> Result<String> {
+    let line = |route: routes::Route| {
+        format!("{} smtp:[{}]:{}\n", route.domain, route.to.ip(), route.to.port())
+    };
+    Ok(routes::expand(&setup.routes)?.into_iter().map(line).collect())
 }
 
 impl Subject for Postfix {
@@ -101,7 +116,7 @@ impl Subject for Postfix {
     }
 
     fn refuses(&self, setup: &Setup) -> Option<String> {
-        setup.beyond(&["runners"])
+        setup.beyond(&["runners", "routes"])
     }
 
     fn recipient(&self, site: &Site) -> String {
@@ -118,6 +133,7 @@ impl Subject for Postfix {
         make_queue(&site.queue.join("postfix"))?;
         make_mailboxes(site)?;
         let main = write(&settings(site).join("main.cf"), &text(site))?;
+        write(&settings(site).join("transport"), &transport(&site.setup)?)?;
         let master = fill_in(site, include_str!("../../subjects/postfix.master.cf"), &[]);
         let master = write(&settings(site).join("master.cf"), &master)?;
         // While `main.cf` is younger than some seconds, Postfix waits for whoever may still be writing it.

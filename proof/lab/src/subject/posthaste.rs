@@ -2,6 +2,7 @@
 //!
 //! Must never use what a stranger to its code could not.
 
+use super::routes;
 use super::versions::Versions;
 use super::{
     Duty, Logging, Phase, Setup, Site, Subject, fill_in, make_mailboxes, usual_recipient, write,
@@ -41,7 +42,9 @@ pub(super) fn text(site: &Site) -> String {
     let order = if setup.order.is_empty() { ORDERS[0] } else { &setup.order };
     let share = setup.recipients_per_transaction.to_string();
     let connections = if setup.runners > 0 { setup.runners } else { CONNECTIONS }.to_string();
+    let routes = own_routes(setup);
     let more = [
+        ("routes", routes.as_str()),
         ("route", route),
         ("local", local),
         ("level", level),
@@ -50,6 +53,16 @@ pub(super) fn text(site: &Site) -> String {
         ("connections", &connections),
     ];
     fill_in(site, include_str!("../../subjects/posthaste.toml"), &more)
+}
+
+/// Those of single domains, which go before the one for all.
+fn own_routes(setup: &Setup) -> String {
+    // What cannot be read has been refused.
+    let routes = routes::expand(&setup.routes).unwrap_or_default();
+    let text = |route: routes::Route| {
+        format!("[[route]]\ndomain = \"{}\"\nto = \"smtp:{}\"\n\n", route.domain, route.to)
+    };
+    routes.into_iter().map(text).collect()
 }
 
 impl Subject for Posthaste {
@@ -62,7 +75,10 @@ impl Subject for Posthaste {
         if !order.is_empty() && !self.orders().contains(&order) {
             return Some(format!("it has no order {order}"));
         }
-        setup.beyond(&["order", "runners"])
+        routes::expand(&setup.routes)
+            .err()
+            .map(|error| format!("{error:#}"))
+            .or_else(|| setup.beyond(&["order", "runners", "routes"]))
     }
 
     fn orders(&self) -> &'static [&'static str] {

@@ -58,6 +58,8 @@ pub struct Setup {
     pub order: String,
     /// Processes or connections that empty the queue at once; 0: as it comes.
     pub runners: u32,
+    /// Next hops of their own for some domains: see `routes`. All other mail goes to the one next hop.
+    pub routes: Vec<String>,
 }
 
 impl Default for Setup {
@@ -70,18 +72,21 @@ impl Default for Setup {
             logging: Logging::Full,
             order: String::new(),
             runners: 0,
+            routes: Vec::new(),
         }
     }
 }
 
 impl Setup {
-    /// Why it cannot be had of a mailer that has only these of `directories`, `disks`, `order` and `runners`.
+    /// Why it cannot be had of a mailer that has only these of `directories`, `disks`, `order`, `runners` and
+    /// `routes`.
     pub fn beyond(&self, can: &[&str]) -> Option<String> {
         let asked = [
             ("directories", self.directories > 0, "a number of queue directories"),
             ("disks", self.disks > 0, "a way to spread its queue over several disks"),
             ("order", !self.order.is_empty(), "orders of a queue run"),
             ("runners", self.runners > 0, "a number of queue runners"),
+            ("routes", !self.routes.is_empty(), "a next hop for each domain"),
         ];
         let missing = asked.iter().find(|(name, asked, _)| *asked && !can.contains(name));
         missing.map(|(_, _, what)| format!("it has no setting for {what}"))
