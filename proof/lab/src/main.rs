@@ -8,6 +8,7 @@ mod campaign;
 mod costs;
 mod depth;
 mod gauge;
+mod hold;
 mod layout;
 mod machine;
 mod mark;
@@ -53,6 +54,8 @@ enum Tool {
     Compare(campaign::Options),
     /// Cuts the power of mailers under load and counts the promises that were broken. Needs root.
     Power(power::Options),
+    /// Opens many connections that do nothing, or hardly anything, and keeps them until it is killed.
+    Hold(hold::Options),
     /// Makes a page, figures, a table or plain text of what a campaign left.
     Report(report_command::Options),
     /// Asks scenarios of mailers in turn, again and again, and keeps a line of each run. Needs root.
@@ -68,7 +71,7 @@ enum Tool {
     Source(source::Options),
     /// Says what numbers have in common and whether they differ: what ministat does, and more.
     Stats(statistics::Options),
-    /// Says of fairness whether each delay stayed the same beside what else was queued.
+    /// Says whether delays stayed the same beside what else was queued, and what an overload did to normal mail.
     Verdicts(verdicts::Options),
     /// Watches a mailer that runs: what it uses, its system calls, when it syncs.
     Watch(watch::Options),
@@ -84,6 +87,7 @@ fn main() -> anyhow::Result<()> {
         Tool::Machine(options) => machine::run(options),
         Tool::Compare(options) => campaign::compare(options.or_all_compared()),
         Tool::Power(options) => power::run(options),
+        Tool::Hold(options) => hold::run(&options),
         Tool::Report(options) => report_command::run(options, campaign::abouts()?),
         Tool::Run(options) => campaign::run_alone(&options),
         Tool::Scenarios { name } => campaign::scenarios(name.as_deref()),

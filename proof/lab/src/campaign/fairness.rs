@@ -135,7 +135,7 @@ fn came_to(sink: &Sink) -> Result<f64> {
 }
 
 /// Waits until all that the sink expects have come.
-fn await_all(sink: &Sink) -> Result<()> {
+pub fn await_all(sink: &Sink) -> Result<()> {
     let (mut last, mut least) = (Instant::now(), f64::INFINITY);
     loop {
         let lost = number(&sink.counts_and_lacks()?, "lost");

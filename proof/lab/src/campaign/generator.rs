@@ -14,10 +14,6 @@ use std::time::{Duration, Instant};
 
 /// A source that has not ended after its time and this much more is stuck.
 const SOURCE_TIME_MAX: Duration = Duration::from_secs(120);
-/// Who is not let in or not answered tries again for this many seconds, as mailers do.
-const RETRY_SECONDS: &str = "20";
-/// The source gives up on a reply after this many seconds.
-const REPLY_SECONDS_MAX: &str = "60";
 /// The sink answers within this time.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
 /// Between two looks at a child.
@@ -138,6 +134,11 @@ impl Sink {
         self.line()
     }
 
+    /// From now on it delays nothing.
+    pub fn hurry(&self) -> Result<()> {
+        self.signal(Signal::HUP)
+    }
+
     /// Ends it; what it has counted, or `Null` from a sink that does not count.
     pub fn stop(mut self) -> Result<Value> {
         if self.tool == Tool::Postfix {
@@ -164,8 +165,8 @@ pub fn send(target: &Target, load: &Load, seed: u64, accepted: &Path) -> Result<
     }
     let mut command = lab("source")?;
     command.arg(target.address).arg("--accepted").arg(accepted);
-    command.args(["--seed", &seed.to_string(), "--timeout", REPLY_SECONDS_MAX]);
-    command.args(["--retry", RETRY_SECONDS]);
+    command.args(["--seed", &seed.to_string(), "--timeout", &load.patience.to_string()]);
+    command.args(["--retry", &load.retry.to_string()]);
     command.args(["--sessions", &load.sessions.to_string()]);
     command.args(["--per-connection", &load.per_connection.to_string()]);
     command.args(["--recipients", &load.recipients.to_string()]);

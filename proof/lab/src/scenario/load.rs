@@ -15,6 +15,8 @@ pub enum Measure {
     Order,
     /// Mail is sent beside what else is queued, and its delay measured.
     Fairness,
+    /// Mail is sent before, while and after there is more than can be done.
+    Overload,
 }
 
 /// What ends a run.
@@ -98,6 +100,12 @@ pub struct Load {
     pub beside: String,
     /// For `measure = "fairness"`: messages of that; 0: as many as stand there.
     pub crowd: u64,
+    /// For `measure = "overload"`: KIND-NUMBER, see `campaign/burden.rs`.
+    pub overload: String,
+    /// Who is not let in or not answered tries again for this many seconds, as mailers do.
+    pub retry: u64,
+    /// The source gives up on a reply after this many seconds.
+    pub patience: u64,
 }
 
 impl Default for Load {
@@ -130,6 +138,9 @@ impl Default for Load {
             longest: 30.0,
             beside: "nothing".into(),
             crowd: 0,
+            overload: String::new(),
+            retry: 20,
+            patience: 60,
         }
     }
 }

@@ -103,6 +103,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("fairness", include_str!("../../scenarios/fairness.toml")),
     ("crowd", include_str!("../../scenarios/crowd.toml")),
     ("strangers", include_str!("../../scenarios/strangers.toml")),
+    ("overload", include_str!("../../scenarios/overload.toml")),
 ];
 
 /// The names of the scenarios that come with the laboratory.

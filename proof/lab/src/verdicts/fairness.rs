@@ -55,7 +55,10 @@ fn row(text: &mut String, alone: &[&Run], word: &str, runs: &[&Run]) {
     let (means, tails) = if word == ALONE {
         (String::new(), String::new())
     } else {
-        (said(means(alone, runs)), said(tails(alone, runs)))
+        let of = |runs, name| values(runs, name);
+        let (one, two) = (of(alone, "delay_mean_ms"), of(runs, "delay_mean_ms"));
+        let means = means(&one, &two, &of(alone, "delay_p99_ms"));
+        (said(means), said(tails(alone, runs)))
     };
     // Writing to a String cannot fail.
     let _ = writeln!(
@@ -72,14 +75,11 @@ fn row(text: &mut String, alone: &[&Run], word: &str, runs: &[&Run]) {
     );
 }
 
-/// The means of the runs, with a margin that is a share of the 99th percentile; in shares of that percentile.
-fn means(alone: &[&Run], beside: &[&Run]) -> Option<Equivalence> {
-    let [one, two] = [alone, beside].map(|runs| values(runs, "delay_mean_ms"));
-    let tail = Summary::of(&values(alone, "delay_p99_ms"))?.mean;
-    let middle = Summary::of(&one)?.mean;
-    let to_tail = middle / tail;
+/// Means of runs beside those of others, with a margin that is a share of their 99th percentiles; in shares of that.
+pub fn means(alone: &[f64], beside: &[f64], alone_p99: &[f64]) -> Option<Equivalence> {
+    let to_tail = Summary::of(alone)?.mean / Summary::of(alone_p99)?.mean;
     let margin = (MARGIN_SHARE / to_tail).min(MARGIN_SHARE_MAX);
-    let mut found = equivalent(&one, &two, margin, Confidence::P95)?;
+    let mut found = equivalent(alone, beside, margin, Confidence::P95)?;
     found.share *= to_tail;
     found.interval.low *= to_tail;
     found.interval.high *= to_tail;
@@ -92,7 +92,8 @@ fn tails(alone: &[&Run], beside: &[&Run]) -> Option<Equivalence> {
     equivalent(&one, &two, MARGIN_SHARE, Confidence::P95)
 }
 
-fn said(found: Option<Equivalence>) -> String {
+/// What was found, in words.
+pub fn said(found: Option<Equivalence>) -> String {
     let Some(found) = found else { return "no statement".into() };
     let verdict = match found.verdict {
         Sameness::Same => "the same",

@@ -3,6 +3,7 @@
 //! Must never measure, or say "the same" by another test than `stats::equivalent`.
 
 mod fairness;
+mod overload;
 
 use anyhow::{Result, ensure};
 use report::record::{self, Factor, Line, Run};
@@ -33,8 +34,10 @@ pub fn run(options: &Options) -> Result<()> {
             _ => None,
         })
         .collect();
-    let text = fairness::table(&runs);
-    ensure!(!text.is_empty(), "no run of fairness is among these");
+    let tables = [fairness::table(&runs), overload::table(&runs)];
+    let tables: Vec<String> = tables.into_iter().filter(|table| !table.is_empty()).collect();
+    ensure!(!tables.is_empty(), "no run of fairness or overload is among these");
+    let text = tables.join("\n");
     print!("{text}");
     if let Some(path) = &options.markdown {
         std::fs::write(path, &text)?;
