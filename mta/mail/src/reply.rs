@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::io::Write;
 
 /// An enhanced status code such as `5.1.1` (RFC 3463 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -59,10 +60,10 @@ impl Reply {
         let mut lines = self.text.split('\n').peekable();
         while let Some(line) = lines.next() {
             let mark = if lines.peek().is_some() { '-' } else { ' ' };
-            out.extend_from_slice(format!("{}{mark}", self.code).as_bytes());
-            if let Some(enhanced) = self.enhanced {
-                out.extend_from_slice(format!("{enhanced} ").as_bytes());
-            }
+            let _ = match self.enhanced {
+                Some(enhanced) => write!(out, "{}{mark}{enhanced} ", self.code),
+                None => write!(out, "{}{mark}", self.code),
+            };
             out.extend_from_slice(line.as_bytes());
             out.extend_from_slice(b"\r\n");
         }

@@ -40,6 +40,21 @@ fn p025_mail_rcpt_and_data_pipelined_after_ehlo_are_answered_in_order() {
 }
 
 #[test]
+fn p025_more_pipelined_commands_than_their_replies_have_room_are_all_answered() {
+    let token = token("p025");
+    let mut client = Client::ready(port());
+    // A reply takes 14 octets, and 64 KiB of them may wait for the client.
+    let mut commands = format!("MAIL FROM:<{token}@client.test>\r\n");
+    commands += &"RCPT TO:<b@sink.test>\r\n".repeat(6_000);
+    commands += "RCPT TO:<none@not valid>\r\nRSET\r\nQUIT\r\n";
+    client.send(commands);
+    let codes: Vec<u16> = client.replies_to_the_end().iter().map(|reply| reply.code).collect();
+    let (last, accepted) = codes.split_last_chunk::<3>().map(|(all, last)| (last, all)).unwrap();
+    assert!(accepted.len() == 6_001 && accepted.iter().all(|code| *code == 250));
+    assert_eq!(last, &[501, 250, 221]);
+}
+
+#[test]
 fn p026_a_body_pipelined_with_data_is_refused_and_never_run() {
     let user = token("p026");
     let codes = codes_of(format!(

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::time::Sleep;
+use world::Clock;
 
 /// The timer; rings once for each call of [`Alarm::ring_by`].
 pub struct Alarm {
@@ -22,10 +23,11 @@ impl Alarm {
     }
 
     /// Rings at `by` or before; whoever is woken looks whether it is time.
-    pub fn ring_by(&mut self, by: Instant, now: Instant) {
+    pub fn ring_by(&mut self, by: Instant, clock: &impl Clock) {
         if self.at.is_none_or(|at| by < at) {
             self.at = Some(by);
-            self.sleep.as_mut().reset(tokio::time::Instant::now() + by.since(now));
+            let wait = by.since(clock.now().monotonic);
+            self.sleep.as_mut().reset(tokio::time::Instant::now() + wait);
         }
     }
 
@@ -52,17 +54,18 @@ mod tests {
 
     #[tokio::test]
     async fn it_rings_once_at_the_earliest_time_it_was_asked_for() {
-        let now = Instant::from_nanos(1_000_000_000);
+        let clock = world::real::Clock;
+        let (now, hour) = (clock.now().monotonic, Duration::from_secs(3600));
         let mut alarm = Alarm::new();
         assert!(!rings(&mut alarm));
-        alarm.ring_by(now + Duration::from_secs(3600), now);
+        alarm.ring_by(now + hour, &clock);
         assert!(!rings(&mut alarm));
-        alarm.ring_by(now, now);
-        alarm.ring_by(now + Duration::from_secs(3600), now);
+        alarm.ring_by(now, &clock);
+        alarm.ring_by(now + hour, &clock);
         tokio::time::sleep(Duration::from_millis(2)).await;
         assert!(rings(&mut alarm));
         assert!(!rings(&mut alarm));
-        alarm.ring_by(now + Duration::from_secs(3600), now);
+        alarm.ring_by(now + hour, &clock);
         assert!(!rings(&mut alarm));
     }
 }

@@ -34,6 +34,9 @@ pub struct Conversation {
     /// The same for the log.
     whom: Box<str>,
     session: Session,
+    /// When it was last looked: after each wait.
+    now: Now,
+    alarm: Alarm,
     /// What the session has not taken yet.
     kept: Vec<u8>,
     /// The client has closed its side, or the last reply was to QUIT: no need to linger.
@@ -71,7 +74,8 @@ impl Conversation {
         socket: Socket,
         client: Option<IpAddr>,
     ) -> Conversation {
-        let session = Session::new(listening.server.clone(), shared.clock.now());
+        let now = shared.clock.now();
+        let session = Session::new(listening.server.clone(), now);
         let memory = shared.memory.share();
         Conversation {
             shared,
@@ -79,6 +83,8 @@ impl Conversation {
             client,
             whom: whom(client),
             session,
+            now,
+            alarm: Alarm::new(),
             kept: Vec::new(),
             parted: false,
             stopping: false,
@@ -101,21 +107,20 @@ impl Conversation {
     async fn talk(&mut self) -> Result<()> {
         let shared = self.shared.clone();
         let mut stop = pin!(shared.stopping.wait());
-        let mut alarm = Alarm::new();
         loop {
-            while let Some(event) = self.session.poll(self.now()) {
-                self.count();
-                if matches!(self.act(event).await, Next::Close) {
-                    return self.flush().await;
+            while let Some(event) = self.session.poll(self.now) {
+                if matches!(self.act(event).await?, Next::Close) {
+                    return self.flush(true).await;
                 }
             }
-            self.count();
-            self.flush().await?;
+            // The replies to commands that came together go together (RFC 2920 3.2).
             if self.offer_kept() {
                 continue;
             }
-            self.count();
-            self.wait(&mut alarm, stop.as_mut()).await?;
+            self.flush(false).await?;
+            if self.kept.is_empty() {
+                self.wait(stop.as_mut()).await?;
+            }
         }
     }
 
@@ -126,8 +131,8 @@ impl Conversation {
         self.memory.is_now(held);
     }
 
-    fn now(&self) -> Now {
-        self.shared.clock.now()
+    fn look_at_clock(&mut self) {
+        self.now = self.shared.clock.now();
     }
 
     /// Offers what was read before; `true` if the session took any of it.
@@ -135,8 +140,7 @@ impl Conversation {
         if self.kept.is_empty() {
             return false;
         }
-        let now = self.now();
-        let taken = self.session.receive(&self.kept, now);
+        let taken = self.session.receive(&self.kept, self.now);
         if taken == self.kept.len() {
             self.kept = Vec::new();
         } else {
@@ -146,12 +150,13 @@ impl Conversation {
     }
 
     /// Waits for bytes, for the end of the client's time, or for our own end.
-    async fn wait<F>(&mut self, alarm: &mut Alarm, mut stop: Pin<&mut F>) -> Result<()>
+    async fn wait<F>(&mut self, mut stop: Pin<&mut F>) -> Result<()>
     where
         F: Future<Output = ()>,
     {
+        self.count();
         if let Some(at) = self.session.next_wakeup() {
-            alarm.ring_by(at, self.now().monotonic);
+            self.alarm.ring_by(at, &self.shared.clock);
         }
         poll_fn(|context| {
             if let Poll::Ready(read) = self.poll_read(context) {
@@ -159,12 +164,14 @@ impl Conversation {
             }
             if !self.stopping && stop.as_mut().poll(context).is_ready() {
                 self.stopping = true;
-                self.session.shutdown(self.now());
+                self.look_at_clock();
+                self.session.shutdown(self.now);
                 return Poll::Ready(Ok(()));
             }
             // Where it rings early, the session knows.
-            alarm.poll(context).map(|()| {
-                self.session.handle_timeout(self.now());
+            self.alarm.poll(context).map(|()| {
+                self.look_at_clock();
+                self.session.handle_timeout(self.now);
                 Ok(())
             })
         })
@@ -172,42 +179,66 @@ impl Conversation {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let now = || self.shared.clock.now();
         let mut scratch = self.shared.scratch.borrow_mut();
         let length = ready!(self.socket.poll_read(context, &mut scratch))?;
+        self.now = self.shared.clock.now();
         if length == 0 {
             self.parted = true;
-            self.session.eof(now());
+            self.session.eof(self.now);
         } else {
             faults::reach(Point::Parse);
-            let taken = self.session.receive(&scratch[..length], now());
+            let taken = self.session.receive(&scratch[..length], self.now);
             self.kept.extend_from_slice(&scratch[taken..length]);
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Writes all replies; the client's patience and ours are the session's to count.
-    async fn flush(&mut self) -> Result<()> {
-        let mut written = 0;
-        while written < self.session.output().len() {
-            match self.socket.try_write(&self.session.output()[written..]) {
-                Ok(length) => written += length,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let now = self.now().monotonic;
-                    let patience = self.session.next_wakeup().map(|at| at.since(now));
-                    tokio::select! {
-                        ready = self.socket.writable() => ready?,
-                        () = sleep(patience) => return Err(ErrorKind::TimedOut.into()),
-                    }
-                }
-                Err(error) => return Err(error),
-            }
+    /// Writes all replies; the client's patience and ours are the session's to count. `last`: the
+    /// connection ends after them.
+    async fn flush(&mut self, last: bool) -> Result<()> {
+        if self.session.output().is_empty() {
+            return Ok(());
+        }
+        self.parted |= is_goodbye(self.session.output());
+        self.send(last && self.parted && self.kept.is_empty())?;
+        if !self.session.output().is_empty() {
+            self.flush_patiently().await?;
         }
         if std::mem::take(&mut self.promised) {
             faults::reach(Point::AfterPromise);
         }
-        self.parted |= is_goodbye(self.session.output());
-        self.session.output().clear();
+        Ok(())
+    }
+
+    /// Writes what the client takes at once.
+    pub fn send(&mut self, last: bool) -> Result<()> {
+        let output = self.session.output();
+        if !output.is_empty() {
+            let sent = self.socket.send(output, last)?;
+            output.drain(..sent);
+        }
+        Ok(())
+    }
+
+    /// Writes what the client takes its time to read.
+    async fn flush_patiently(&mut self) -> Result<()> {
+        self.count();
+        while !self.session.output().is_empty() {
+            match self.socket.try_write(self.session.output()) {
+                Ok(written) => drop(self.session.output().drain(..written)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.look_at_clock();
+                    let patience =
+                        self.session.next_wakeup().map(|at| at.since(self.now.monotonic));
+                    tokio::select! {
+                        ready = self.socket.writable() => ready?,
+                        () = sleep(patience) => return Err(ErrorKind::TimedOut.into()),
+                    }
+                    self.look_at_clock();
+                }
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
 
@@ -229,7 +260,7 @@ impl Conversation {
         let _ = tokio::time::timeout(LINGER, ended).await;
     }
 
-    async fn act(&mut self, event: Event) -> Next {
+    async fn act(&mut self, event: Event) -> Result<Next> {
         match event {
             Event::Hello { name, .. } => {
                 self.helo = name;
@@ -237,18 +268,17 @@ impl Conversation {
             }
             Event::Mail(mail) => self.mail(mail),
             Event::Rcpt(recipient) => self.rcpt(recipient),
-            Event::Data => self.data().await,
-            Event::Body(bytes) => self.body(&bytes).await,
+            Event::Data => self.data().await?,
+            Event::Body(bytes) => self.body(bytes).await?,
             Event::BodyEnd(end) => return self.end(end).await,
             Event::Reset => self.give_up(),
-            Event::Close => return Next::Close,
+            Event::Close => return Ok(Next::Close),
         }
-        Next::GoOn
+        Ok(Next::GoOn)
     }
 
     fn answer(&mut self, verdict: Verdict) {
-        let now = self.now();
-        self.session.answer(verdict, now);
+        self.session.answer(verdict, self.now);
     }
 
     fn mail(&mut self, mail: Mail) {
@@ -295,54 +325,73 @@ impl Conversation {
     }
 
     /// No body is asked for while there is nobody to keep it.
-    async fn data(&mut self) {
-        let Some(transaction) = &self.transaction else { return };
-        let credit = self.shared.promises.credit(transaction.number);
-        let verdict = match tokio::time::timeout(QUEUE_WAIT, credit).await {
-            Ok(()) if !self.shared.promises.is_stuck() => Verdict::Accept,
-            Ok(()) | Err(_) => Verdict::Defer(refusal_reply(Refusal::Trouble)),
+    async fn data(&mut self) -> Result<()> {
+        let Some(transaction) = &self.transaction else { return Ok(()) };
+        let may = self.credit(transaction.number, QUEUE_WAIT).await?;
+        let verdict = match may && !self.shared.promises.is_stuck() {
+            true => Verdict::Accept,
+            false => Verdict::Defer(refusal_reply(Refusal::Trouble)),
         };
         self.answer(verdict);
+        Ok(())
     }
 
-    async fn body(&mut self, bytes: &[u8]) {
-        let Some(transaction) = &mut self.transaction else { return };
+    async fn body(&mut self, bytes: Vec<u8>) -> Result<()> {
+        let Some(transaction) = &mut self.transaction else { return Ok(()) };
         transaction.staged = true;
-        self.shared.promises.stage(transaction.number, bytes);
+        let number = transaction.number;
+        self.shared.promises.stage(number, &bytes);
+        drop(bytes);
         // The session is asked for more only when there is credit for it.
-        if !self.shared.promises.credit_in_time(transaction.number).await {
+        if !self.credit(number, self.shared.promises.patience()).await? {
             let text = "Queue trouble, closing; try again later";
-            let now = self.now();
-            self.session.hang_up(&Reply::new(421, Enhanced(4, 3, 0), text), now);
+            self.session.hang_up(&Reply::new(421, Enhanced(4, 3, 0), text), self.now);
         }
+        Ok(())
     }
 
-    async fn end(&mut self, end: BodyEnd) -> Next {
-        let Some(transaction) = self.transaction.take() else { return Next::Close };
+    /// Waits until more may be handed over; `false` when that took too long.
+    async fn credit(&mut self, number: u64, patience: Duration) -> Result<bool> {
+        if self.shared.promises.has_credit(number) {
+            return Ok(true);
+        }
+        self.count();
+        self.send(false)?;
+        let may = self.shared.promises.credit_within(number, patience).await;
+        self.look_at_clock();
+        Ok(may)
+    }
+
+    async fn end(&mut self, end: BodyEnd) -> Result<Next> {
+        self.send(false)?;
+        let Some(transaction) = self.transaction.take() else { return Ok(Next::Close) };
         faults::reach(Point::EndOfData);
         let number = transaction.number;
-        let bytes = end.bytes;
-        let began = self.now().monotonic;
-        let arrival = Arrival::of(&transaction, bytes);
+        let arrival = Arrival::of(&transaction, end.bytes);
         let envelope = self.envelope(transaction, end.eight_bit);
-        let answer = self.shared.promises.accept(number, envelope, &end.tail).await;
-        let took = self.now().monotonic.since(began);
+        let waiting = self.shared.promises.accept(number, envelope, &end.tail);
+        drop(end);
+        self.count();
+        let began = self.now.monotonic;
+        let answer = poll_fn(|context| waiting.poll(context)).await;
+        self.look_at_clock();
         match answer {
-            Answer::Promised(durable) => self.promise(durable, &arrival, took),
+            Answer::Promised(durable) => {
+                self.promise(durable, &arrival, self.now.monotonic.since(began));
+            }
             Answer::Refused(refusal) => {
                 let reply = refusal_reply(refusal);
                 let log = self.shared.log.event(Verb::Promise);
                 log.client(&self.whom).from(&arrival.sender).reply(&reply).status("refused").emit();
-                let now = self.now();
-                self.session.refuse(&reply, now);
+                self.session.refuse(&reply, self.now);
             }
             Answer::Abandoned => {
                 let log = self.shared.log.event(Verb::Promise);
                 log.client(&self.whom).from(&arrival.sender).status("abandoned").emit();
-                return Next::Close;
+                return Ok(Next::Close);
             }
         }
-        Next::GoOn
+        Ok(Next::GoOn)
     }
 
     /// Says the final `250`: the proof is spent here.
@@ -360,8 +409,7 @@ impl Conversation {
             .delays(&[(Verb::Commit, took)])
             .status("queued")
             .emit();
-        let now = self.now();
-        self.session.promise(durable, now);
+        self.session.promise(durable, self.now);
         self.promised = true;
     }
 
@@ -379,7 +427,7 @@ impl Conversation {
                 helo: self.helo.clone(),
                 protocol: mail.protocol,
             },
-            arrived: self.now().wall,
+            arrived: self.now.wall,
             recipients,
         }
     }

@@ -143,7 +143,8 @@ async fn serve(start: Start, log: Log) -> io::Result<()> {
         memory: Memory::default(),
     });
     let (streams, queue) = mpsc::channel(STREAMS_MAX);
-    tokio::task::spawn_local(promises.serve(queue));
+    tokio::task::spawn_local(promises.clone().serve(queue));
+    tokio::task::spawn_local(promises.expire());
     for (_, _, fd) in peers {
         let _ = streams.try_send(fd);
     }
@@ -266,7 +267,9 @@ fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client:
     faults::reach(Point::Accepted);
     match shared.enter(listening.limits, client) {
         Ok(stay) => {
-            let conversation = Conversation::new(shared.clone(), listening, socket, client);
+            let mut conversation = Conversation::new(shared.clone(), listening, socket, client);
+            // The greeting goes out before the task has its turn; the task sees what keeps it back.
+            let _ = conversation.send(false);
             // The task catches what it panics with; the place is given back all the same.
             tokio::task::spawn_local(Session(Box::pin(attend(conversation, stay))));
         }

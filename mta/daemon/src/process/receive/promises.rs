@@ -10,9 +10,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 use world::Clock;
+
+/// Between two looks at what is waited for. Patience is longer, so that none ends late.
+const EXPIRY_LOOK: Duration = Duration::from_secs(1);
 
 /// What became of a message that was handed over.
 #[derive(Debug)]
@@ -29,7 +33,7 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Promises {
     end: RefCell<ReceiverEnd>,
-    waiting: RefCell<HashMap<u64, oneshot::Sender<Answer>>>,
+    waiting: RefCell<HashMap<u64, Slot>>,
     /// The same, by how long they wait.
     since: RefCell<BTreeSet<(Instant, u64)>>,
     patience: Cell<Duration>,
@@ -39,14 +43,38 @@ pub struct Promises {
     clock: world::real::Clock,
 }
 
-/// A session waits no more, whyever: what is answered later is queued all the same.
-struct Leave<'a> {
-    promises: &'a Promises,
+/// What became of one message, and who is to hear it.
+#[derive(Debug, Default)]
+struct Slot {
+    answer: Option<Answer>,
+    session: Option<Waker>,
+}
+
+/// A message that was handed over. Dropped, its session waits no more, whyever: what is answered
+/// later is queued all the same.
+#[derive(Debug)]
+pub struct Waiting {
+    promises: Rc<Promises>,
     since: Instant,
     number: u64,
 }
 
-impl Drop for Leave<'_> {
+impl Waiting {
+    /// What became of it; has the task woken when that is known.
+    pub fn poll(&self, context: &mut Context<'_>) -> Poll<Answer> {
+        let mut waiting = self.promises.waiting.borrow_mut();
+        let slot = waiting.entry(self.number).or_default();
+        match slot.answer.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => {
+                slot.session = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
         self.promises.waiting.borrow_mut().remove(&self.number);
         self.promises.since.borrow_mut().remove(&(self.since, self.number));
@@ -84,18 +112,27 @@ impl Promises {
         first.is_some_and(|since| self.now().since(since) >= self.patience.get() / 2)
     }
 
-    /// Waits until this session may hand over more; `false` when that took too long.
-    pub async fn credit_in_time(&self, number: u64) -> bool {
-        tokio::time::timeout(self.patience.get(), self.credit(number)).await.is_ok()
+    /// Whether this session may hand over more.
+    pub fn has_credit(&self, number: u64) -> bool {
+        self.end.borrow_mut().may_stage(number)
     }
 
-    /// Waits until this session may hand over more.
-    pub async fn credit(&self, number: u64) {
+    /// Waits until this session may hand over more; `false` when that took longer than `patience`.
+    pub async fn credit_within(&self, number: u64, patience: Duration) -> bool {
+        tokio::time::timeout(patience, self.credit(number)).await.is_ok()
+    }
+
+    /// An answer is waited for so long.
+    pub fn patience(&self) -> Duration {
+        self.patience.get()
+    }
+
+    async fn credit(&self, number: u64) {
         loop {
             let credit = self.credit.notified();
             tokio::pin!(credit);
             credit.as_mut().enable();
-            if self.end.borrow_mut().may_stage(number) {
+            if self.has_credit(number) {
                 return;
             }
             credit.await;
@@ -114,20 +151,33 @@ impl Promises {
         self.output.notify_one();
     }
 
-    /// Hands over the rest and the envelope, and waits for what becomes of it.
-    pub async fn accept(&self, number: u64, envelope: Envelope, last: &[u8]) -> Answer {
-        let (tell, told) = oneshot::channel();
+    /// Hands over the rest and the envelope; what becomes of it is to be waited for.
+    pub fn accept(self: &Rc<Self>, number: u64, envelope: Envelope, last: &[u8]) -> Waiting {
         let since = self.now();
-        self.waiting.borrow_mut().insert(number, tell);
+        self.waiting.borrow_mut().insert(number, Slot::default());
         self.since.borrow_mut().insert((since, number));
-        let _leave = Leave { promises: self, since, number };
         self.end.borrow_mut().accept(number, envelope, last);
         self.dispatch();
         self.output.notify_one();
-        match tokio::time::timeout(self.patience.get(), told).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) | Err(_) => Answer::Abandoned,
+        Waiting { promises: self.clone(), since, number }
+    }
+
+    /// Gives up answers that have been waited for too long, for ever.
+    pub async fn expire(self: Rc<Self>) {
+        loop {
+            tokio::time::sleep(self.first_due().since(self.now()).min(EXPIRY_LOOK)).await;
+            while self.first_due() <= self.now() {
+                let first = self.since.borrow_mut().pop_first();
+                let (_, number) = first.expect("what is due is there");
+                self.answer(number, Answer::Abandoned);
+            }
         }
+    }
+
+    /// When the answer that has been waited for longest is waited for no more.
+    fn first_due(&self) -> Instant {
+        let first = self.since.borrow().first().map(|(since, _)| *since);
+        first.map_or(Instant::from_nanos(u64::MAX), |since| since + self.patience.get())
     }
 
     /// Serves one stream to a queue process after the other, for ever.
@@ -211,8 +261,11 @@ impl Promises {
 
     /// A session that has gone in the meantime hears nothing: its mail is queued all the same.
     fn answer(&self, number: u64, answer: Answer) {
-        if let Some(tell) = self.waiting.borrow_mut().remove(&number) {
-            let _ = tell.send(answer);
+        if let Some(slot) = self.waiting.borrow_mut().get_mut(&number) {
+            slot.answer = Some(answer);
+            if let Some(session) = slot.session.take() {
+                session.wake();
+            }
         }
     }
 

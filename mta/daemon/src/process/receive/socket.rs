@@ -2,6 +2,8 @@
 //!
 //! Must never hold a buffer while nothing is read: ten thousand idle clients cost next to nothing.
 
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 use std::io::Result;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -69,7 +71,22 @@ impl Socket {
         read.map_ok(|()| into.filled().len())
     }
 
-    /// Writes what goes.
+    /// Writes what goes at once, also before the runtime has looked at the socket. `last`: the
+    /// socket is closed next, and what is written may go out together with its end.
+    pub fn send(&self, from: &[u8], last: bool) -> Result<usize> {
+        let more = if last { SendFlags::MORE } else { SendFlags::empty() };
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | more;
+        let sent = match self {
+            Socket::Tcp(socket) => send(socket, from, flags),
+            Socket::Unix(socket) => send(socket, from, flags),
+        };
+        match sent {
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            other => Ok(other?),
+        }
+    }
+
+    /// Writes what goes; where nothing does, [`Socket::writable`] waits for room.
     pub fn try_write(&self, from: &[u8]) -> Result<usize> {
         match self {
             Socket::Tcp(socket) => socket.try_write(from),
