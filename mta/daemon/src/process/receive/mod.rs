@@ -65,6 +65,8 @@ pub struct Shared {
     policy: RefCell<Rc<policy::Policy>>,
     guests: Guests,
     memory: Memory,
+    /// As many as there are descriptors for, whatever the settings say.
+    connections_possible: u32,
 }
 
 /// One listener as it is in force.
@@ -124,11 +126,17 @@ pub fn run(start: Start) -> io::Result<()> {
     let confined = jail::confine(&profile).map_err(Error::other)?;
     let log = Log::start("receive", wiring::log_style(settings))?;
     let runtime = runtime()?;
-    confined.seal().map_err(Error::other)?;
-    runtime.run(serve(start, log))
+    let report = confined.seal().map_err(Error::other)?;
+    runtime.run(serve(start, log, connections_possible(report.open_files)))
 }
 
-async fn serve(start: Start, log: Log) -> io::Result<()> {
+/// So many connections leave descriptors for all else: one more would not be told to come back, it
+/// would wait without a word.
+fn connections_possible(open_files: u64) -> u32 {
+    u32::try_from(open_files.saturating_sub(OPEN_FILES_BESIDES)).unwrap_or(u32::MAX).max(1)
+}
+
+async fn serve(start: Start, log: Log, connections_possible: u32) -> io::Result<()> {
     let Start { control, handed, listeners, peers, .. } = start;
     let clock = world::real::Clock;
     let promises = Promises::new(world::real::Chance.u64(), clock);
@@ -141,6 +149,7 @@ async fn serve(start: Start, log: Log) -> io::Result<()> {
         policy: RefCell::new(Rc::new(handed.settings.policy(&handed.surroundings))),
         guests: Guests::default(),
         memory: Memory::default(),
+        connections_possible,
     });
     let (streams, queue) = mpsc::channel(STREAMS_MAX);
     tokio::task::spawn_local(promises.clone().serve(queue));
@@ -211,7 +220,8 @@ impl Doors {
         for (index, fd) in listeners {
             let Some(listen) = handed.settings.listen.get(usize::from(index)) else { continue };
             let unix = matches!(listen.address, ListenAddress::Unix(_));
-            let listening = Rc::new(listening(handed, listen));
+            let possible = self.shared.connections_possible;
+            let listening = Rc::new(listening(handed, listen, possible));
             let watch = watch(self.shared.clone(), fd, unix, listening);
             self.watches.insert(index, tokio::task::spawn_local(watch).abort_handle());
         }
@@ -228,12 +238,12 @@ fn share_of_memory(settings: &Settings) -> u64 {
     settings.limits.session_memory_bytes_max / u64::from(settings.processes.receive.max(1))
 }
 
-fn listening(handed: &Handed, listen: &Listen) -> Listening {
+fn listening(handed: &Handed, listen: &Listen, connections_possible: u32) -> Listening {
     let settings = &handed.settings;
     let share = |limit: u32| limit.div_ceil(settings.processes.receive.max(1));
     let limits = settings.connections(listen);
     let limits = ConnectionLimits {
-        connections_max: share(limits.connections_max),
+        connections_max: share(limits.connections_max).min(connections_possible),
         connections_per_client_max: share(limits.connections_per_client_max),
     };
     Listening { server: Server::new(settings.smtp(listen)), limits }
@@ -286,4 +296,16 @@ fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client:
 async fn attend(conversation: Conversation, stay: Stay) {
     conversation.run().await;
     drop(stay);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_never_take_the_descriptors_of_all_else() {
+        assert_eq!(connections_possible(20_064), 20_000);
+        assert_eq!(connections_possible(20_000), 19_936);
+        assert_eq!(connections_possible(10), 1);
+    }
 }
