@@ -19,8 +19,11 @@ pub struct Settings {
     pub bulk_bytes_min: u32,
     /// A body is stored in pieces of at most this.
     pub chunk_bytes_max: u32,
-    /// Log written between two snapshots of the index; more where a snapshot is large, as the last one said.
+    /// Log written between two snapshots of the index.
     pub snapshot_log_bytes: u64,
+    /// At least so many times the bytes of the last snapshot. A snapshot of a long queue costs much, and is paid for by
+    /// the messages that come meanwhile; what they wrote is read again when the spool is opened after a crash.
+    pub snapshot_log_factor: u64,
     /// Messages in one slice of a snapshot.
     pub snapshot_slice_messages: usize,
     /// Bytes staged or gathered and not yet written, in total.
@@ -51,6 +54,7 @@ impl Default for Settings {
             bulk_bytes_min: 1 << 20,
             chunk_bytes_max: 256 << 10,
             snapshot_log_bytes: 128 << 20,
+            snapshot_log_factor: 3,
             snapshot_slice_messages: 4096,
             staged_bytes_max: 256 << 20,
             spares: 3,

@@ -13,9 +13,6 @@ use crate::{Alarm, Output, SnapshotSlice, Spool};
 use mail::{Instant, MessageId, Now};
 use std::time::Duration;
 
-/// So many times its own bytes of log are written before the next one. A snapshot of a long queue costs much, and is
-/// paid for by the messages that come meanwhile; what they wrote is read again when the spool is opened after a crash.
-const LOG_FOR_SNAPSHOT: u64 = 3;
 /// How long a failed snapshot rests.
 const RETRY_SECONDS: u64 = 30;
 
@@ -186,7 +183,8 @@ impl Spool {
         }
         self.snapshots.retry_at = None;
         let written = self.log_bytes - self.snapshots.log_bytes;
-        let enough = self.settings.snapshot_log_bytes.max(LOG_FOR_SNAPSHOT * self.snapshots.bytes);
+        let by_size = self.settings.snapshot_log_factor * self.snapshots.bytes;
+        let enough = self.settings.snapshot_log_bytes.max(by_size);
         // What a torn commit left behind has records beyond the log's end: no snapshot covers it
         // before new ones are written, however many are made.
         let (covered, reach) = (self.snapshots.covered, self.frontier() + 1);

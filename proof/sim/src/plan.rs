@@ -309,6 +309,7 @@ fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
         bulk_bytes_min: pick(draw, &[9_000, 30_000, 1 << 20]),
         chunk_bytes_max: pick(draw, &[1_000, 4 << 10, segment_bytes / 8]),
         snapshot_log_bytes: pick(draw, &[16 << 10, 64 << 10, 256 << 10]),
+        snapshot_log_factor: 1,
         snapshot_slice_messages: pick(draw, &[1, 3, 100]),
         staged_bytes_max: pick(draw, &[64 << 10, 1 << 20, 16 << 20]),
         spares: pick(draw, &[1, 2, 3]),

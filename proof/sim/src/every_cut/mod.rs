@@ -66,6 +66,7 @@ fn settings(commits_in_flight: usize) -> Settings {
         bulk_bytes_min: 12 << 10,
         chunk_bytes_max: 4 << 10,
         snapshot_log_bytes: 40 << 10,
+        snapshot_log_factor: 1,
         snapshot_slice_messages: 4,
         staged_bytes_max: 8 << 20,
         spares: 1,
