@@ -122,7 +122,7 @@ pub const KNOBS: &[Knob] = knobs! {
     "processes.ids_first" = "60800", Count(1000, 4_000_000_000), "first of the numeric user ids used where there is no account posthaste-ROLE", "Debian and systemd leave 60706 to 61183 to nobody", "70000";
 
     "spool.segment_bytes" = "\"64MiB\"", Bytes(M, G), "size of a log segment; a multiple of 4096", "long enough that changing segments is rare, short enough to be emptied", "\"16MiB\"";
-    "spool.commits_in_flight" = "2", Count(1, 64), "commits at once", "one is always right; two keep a disk busy while the next is written", "1";
+    "spool.commits_in_flight" = "2", Count(1, 64), "commits at once", "one is always right; two keep a disk busy while the next is written; while a disk is quick, up to two are made one after the other by the process itself", "1";
     "spool.batch_bytes_max" = "\"2MiB\"", Bytes(64 * K, 256 * M), "bytes that one commit gathers; at most a quarter of a segment", "hundreds of messages, and a few milliseconds of writing", "\"1MiB\"";
     "spool.reserve_bytes" = "\"64MiB\"", Bytes(M, 1 << 40), "kept on the disk for outcomes and deletions", "a full disk can still be drained", "\"128MiB\"";
     "spool.keep_free_bytes" = "\"64MiB\"", Bytes(0, 1 << 50), "below so much free space on the disk no mail is taken", "others live on that disk too", "\"1GB\"";

@@ -6,8 +6,10 @@ use queue::{Read, ReadDone};
 use spool::{Class, Io, IoDone};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use world::real::Disk;
+use world::Clock as _;
+use world::real::{Clock, Disk};
 
 /// Reads under way at once.
 const READERS: usize = 2;
@@ -15,8 +17,8 @@ const READERS: usize = 2;
 /// What a thread has done.
 #[derive(Debug)]
 pub enum Done {
-    /// Of the spool.
-    Io(IoDone),
+    /// Of the spool, and how long it took.
+    Io(IoDone, Duration),
     /// Of the queue.
     Read(Box<ReadDone>),
 }
@@ -50,8 +52,9 @@ impl Lane {
     }
 }
 
-/// The threads.
+/// The threads, and what this one does without them.
 pub struct Threads {
+    here: Disk,
     commit: Arc<Lane>,
     bulk: Arc<Lane>,
     background: Arc<Lane>,
@@ -65,6 +68,7 @@ impl Threads {
         let (tell, done) = unbounded_channel();
         let lane = |name: &str, threads: usize| start(name, threads, disk, &tell);
         Ok(Threads {
+            here: disk.another().for_commits(),
             commit: lane("commit", commits_in_flight)?,
             bulk: lane("bulk", 1)?,
             background: lane("background", 1)?,
@@ -83,6 +87,11 @@ impl Threads {
         lane.put(Job::Io(io));
     }
 
+    /// Does it now, and comes back at its end.
+    pub fn here(&self, io: Io) -> Done {
+        timed(&self.here, io)
+    }
+
     /// Has it read.
     pub fn read(&self, read: Read) {
         self.read.put(Job::Read(read));
@@ -97,6 +106,12 @@ impl Threads {
     pub fn try_done(&mut self) -> Option<Done> {
         self.done.try_recv().ok()
     }
+}
+
+fn timed(disk: &Disk, io: Io) -> Done {
+    let began = Clock.now().monotonic;
+    let done = spool::execute(disk, io);
+    Done::Io(done, Clock.now().monotonic.since(began))
 }
 
 fn start(
@@ -114,7 +129,7 @@ fn start(
         let work = move || {
             loop {
                 let done = match lane.take() {
-                    Job::Io(io) => Done::Io(spool::execute(&disk, io)),
+                    Job::Io(io) => timed(&disk, io),
                     Job::Read(read) => Done::Read(queue::perform(&disk, read).into()),
                 };
                 if tell.send(done).is_err() {

@@ -12,6 +12,7 @@
 mod admin;
 mod disk;
 mod health;
+mod pace;
 mod peers;
 
 use super::child::{Orders, Start, runtime};
@@ -23,10 +24,12 @@ use disk::{Done, Threads};
 use health::Health;
 use link::control::{FromMaster, Purpose, Role, ToMaster};
 use mail::Now;
+use pace::Pace;
 use peers::Peers;
 use queue::{Logged, Output, Queue, SenderKey};
 use scheduler::Scheduler;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::{Error, Result};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -54,6 +57,9 @@ pub struct Shared {
     peers: Peers,
     questions: admin::Questions,
     health: Health,
+    pace: RefCell<Pace>,
+    /// Commits that are to be made by this thread.
+    commits: RefCell<VecDeque<spool::Io>>,
     clock: world::real::Clock,
     log: Log,
 }
@@ -93,6 +99,7 @@ async fn serve(
 ) -> Result<()> {
     let Start { control, handed, admin, peers, lives, .. } = start;
     let clock = world::real::Clock;
+    let commits_in_flight = spool_settings.commits_in_flight;
     let orders = Orders::new(control)?;
     let queue = match open_patiently(&handed, &disk, spool_settings, &log).await {
         Ok(queue) => queue,
@@ -111,6 +118,8 @@ async fn serve(
         peers: Peers::default(),
         questions: admin::Questions::default(),
         health: Health::default(),
+        pace: RefCell::new(Pace::new(commits_in_flight)),
+        commits: RefCell::default(),
         clock,
         log,
     });
@@ -279,9 +288,10 @@ fn take(shared: &Shared, done: Done) {
     let now = shared.now();
     let mut queue = shared.queue.borrow_mut();
     match done {
-        Done::Io(done) => {
+        Done::Io(done, took) => {
             shared.health.answered(&done);
             if matches!(done.work, spool::Work::Write { sync: true, .. }) {
+                shared.pace.borrow_mut().took(took);
                 faults::reach(Point::Committed);
             }
             queue.io_done(done, now);
@@ -290,7 +300,21 @@ fn take(shared: &Shared, done: Done) {
     }
 }
 
+/// One commit at most is made here at a time: what it promises is said before the next begins.
 fn run_machines(shared: &Shared, threads: &Threads, now: Now) {
+    advance(shared, threads, now);
+    let commit = shared.commits.borrow_mut().pop_front();
+    if let Some(commit) = commit {
+        take(shared, threads.here(commit));
+        advance(shared, threads, shared.now());
+        if !shared.commits.borrow().is_empty() {
+            shared.moved.notify_one();
+        }
+    }
+    shared.peers.wake(&mut shared.queue.borrow_mut());
+}
+
+fn advance(shared: &Shared, threads: &Threads, now: Now) {
     let mut queue = shared.queue.borrow_mut();
     loop {
         queue.advance(now);
@@ -298,21 +322,26 @@ fn run_machines(shared: &Shared, threads: &Threads, now: Now) {
         while let Some(output) = queue.poll() {
             moved = true;
             match output {
-                Output::Io(io) => {
-                    shared.health.asked(&io, now.monotonic);
-                    threads.io(io);
-                }
+                Output::Io(io) => begin(shared, threads, io, now),
                 Output::Read(read) => threads.read(read),
                 Output::Log(logged) => write(&shared.log, &logged),
                 Output::Answer(question, answer) => shared.questions.answer(question, answer),
             }
         }
         if !moved {
-            break;
+            return;
         }
     }
-    drop(queue);
-    shared.peers.wake();
+}
+
+fn begin(shared: &Shared, threads: &Threads, io: spool::Io, now: Now) {
+    shared.health.asked(&io, now.monotonic);
+    let is_commit = matches!(io.work, spool::Work::Write { sync: true, .. });
+    if is_commit && io.class == spool::Class::Commit && shared.pace.borrow().is_here() {
+        shared.commits.borrow_mut().push_back(io);
+    } else {
+        threads.io(io);
+    }
 }
 
 /// What is under way is brought to its end: receive and send have ended before, and what they said

@@ -33,9 +33,14 @@ impl Peers {
         self.0.borrow().values().all(|peer| peer.task.is_finished())
     }
 
-    /// Has all streams look for frames to write.
-    pub fn wake(&self) {
-        self.0.borrow().values().for_each(|peer| peer.output.notify_one());
+    /// Has the streams with frames to write look for them, and those that the queue gave up end.
+    pub fn wake(&self, queue: &mut Queue) {
+        for ((role, instance), peer) in self.0.borrow().iter() {
+            let who = Who { role: *role, instance: *instance };
+            if who.output(queue).is_none_or(|frames| !frames.is_empty()) {
+                peer.output.notify_one();
+            }
+        }
     }
 }
 
