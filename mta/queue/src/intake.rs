@@ -66,6 +66,11 @@ impl Receivers {
         self.ends.get_mut(&instance).map(QueueEnd::output)
     }
 
+    /// Gives back the credit of what has been answered: once for all of a commit.
+    pub fn credit(&mut self) {
+        self.ends.values_mut().for_each(QueueEnd::credit);
+    }
+
     fn poll(&mut self, instance: u16) -> Option<QueueEvent> {
         self.ends.get_mut(&instance)?.poll()
     }
@@ -198,7 +203,6 @@ impl Queue {
             self.counters.accepted += 1;
             if let Some(end) = self.receivers.ends.get_mut(&instance) {
                 end.committed(durable);
-                end.credit();
             }
         }
         self.schedule(pending.message, pending.opened, now);

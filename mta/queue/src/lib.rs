@@ -299,6 +299,9 @@ impl Queue {
                 spool::Output::SnapshotWanted(slice) => self.slice = Some(slice),
             }
         }
+        if moved {
+            self.receivers.credit();
+        }
         moved
     }
 

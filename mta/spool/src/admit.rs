@@ -17,6 +17,10 @@ use std::time::Duration;
 /// Stands in `unsettled` for a group that is in no batch yet.
 const WAITING: u64 = u64::MAX;
 
+/// What an envelope usually takes in bytes, and each recipient of it.
+const ENVELOPE_BYTES: usize = 160;
+const RECIPIENT_BYTES: usize = 48;
+
 /// A group on its way into a batch.
 pub(crate) struct Waiting {
     pub ticket: Option<Ticket>,
@@ -247,7 +251,8 @@ impl Spool {
 }
 
 pub(crate) fn encoded(envelope: &Envelope) -> Vec<u8> {
-    postcard::to_stdvec(envelope).expect("an envelope has no map and no closure")
+    let room = Vec::with_capacity(ENVELOPE_BYTES + RECIPIENT_BYTES * envelope.recipients.len());
+    postcard::to_extend(envelope, room).expect("an envelope has no map and no closure")
 }
 
 /// An upper bound: what postcard takes for the few kinds there are.
