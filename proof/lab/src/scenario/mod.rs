@@ -83,6 +83,7 @@ pub struct Question {
 const BUILT_IN: &[(&str, &str)] = &[
     ("limit", include_str!("../../scenarios/limit.toml")),
     ("inject", include_str!("../../scenarios/inject.toml")),
+    ("growth", include_str!("../../scenarios/growth.toml")),
     ("relay", include_str!("../../scenarios/relay.toml")),
     ("list", include_str!("../../scenarios/list.toml")),
     ("local", include_str!("../../scenarios/local.toml")),

@@ -33,7 +33,11 @@ fn queue(site: &Site, verb: &str) -> Command {
 /// Its configuration.
 pub(super) fn text(site: &Site) -> String {
     let setup = &site.setup;
-    let route = if setup.duty == Duty::Hold { "hold" } else { "smtp:127.0.0.1:{next_hop}" };
+    let route = match setup.duty {
+        Duty::Hold => "hold",
+        Duty::Discard => "discard",
+        _ => "smtp:127.0.0.1:{next_hop}",
+    };
     let local = match setup.duty {
         Duty::Mbox => "mbox:{mail}/{user}",
         _ => "maildir:{mail}/home/{user}/Maildir/",
@@ -78,7 +82,7 @@ impl Subject for Posthaste {
         routes::expand(&setup.routes)
             .err()
             .map(|error| format!("{error:#}"))
-            .or_else(|| setup.beyond(&["order", "runners", "routes"]))
+            .or_else(|| setup.beyond(&["order", "runners", "routes", "discard"]))
     }
 
     fn orders(&self) -> &'static [&'static str] {

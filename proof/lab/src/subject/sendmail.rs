@@ -118,7 +118,7 @@ impl Subject for Sendmail {
         if setup.directories > DIRECTORIES_MAX {
             return Some(format!("more than {DIRECTORIES_MAX} queue directories"));
         }
-        None
+        setup.beyond(&["directories", "disks", "order", "runners"])
     }
 
     fn orders(&self) -> &'static [&'static str] {

@@ -18,6 +18,8 @@ pub enum Duty {
     Mbox,
     /// Into that user's Maildir.
     Maildir,
+    /// It is promised, then thrown away at once.
+    Discard,
 }
 
 impl Duty {
@@ -78,8 +80,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Why it cannot be had of a mailer that has only these of `directories`, `disks`, `order`, `runners` and
-    /// `routes`.
+    /// Why it cannot be had of a mailer that has only these of `directories`, `disks`, `order`, `runners`,
+    /// `routes` and `discard`.
     pub fn beyond(&self, can: &[&str]) -> Option<String> {
         let asked = [
             ("directories", self.directories > 0, "a number of queue directories"),
@@ -87,6 +89,7 @@ impl Setup {
             ("order", !self.order.is_empty(), "orders of a queue run"),
             ("runners", self.runners > 0, "a number of queue runners"),
             ("routes", !self.routes.is_empty(), "a next hop for each domain"),
+            ("discard", self.duty == Duty::Discard, "mail that is thrown away"),
         ];
         let missing = asked.iter().find(|(name, asked, _)| *asked && !can.contains(name));
         missing.map(|(_, _, what)| format!("it has no setting for {what}"))

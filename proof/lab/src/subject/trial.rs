@@ -189,6 +189,7 @@ fn attempt(subject: &dyn Subject, site: &Site, options: &Options) -> Result<Stri
             await_all("at the sink", wanted, || Ok(sink.stats()?.recipients))?;
             await_all("still queued", 0, || subject.queued(site))?;
         }
+        Duty::Discard => await_all("still queued", 0, || subject.queued(site))?,
         Duty::Mbox | Duty::Maildir => await_all("in the box", wanted, || boxes.count())?,
     }
     let took = begun.elapsed().as_millis();
