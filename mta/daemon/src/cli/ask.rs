@@ -137,7 +137,10 @@ fn broken(error: &io::Error, patience: Duration) -> Failure {
         }
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             let seconds = patience.as_secs();
-            Failure::new(EX_UNAVAILABLE, format!("no answer from the queue process in {seconds} s"))
+            let text = format!(
+                "no answer from the queue process in {seconds} s; it may be waiting for the disk"
+            );
+            Failure::new(EX_UNAVAILABLE, text)
         }
         _ => Failure::new(EX_PROTOCOL, format!("the queue process: {error}")),
     }
