@@ -76,7 +76,10 @@ impl fmt::Display for Reply {
         if let Some(enhanced) = self.enhanced {
             write!(f, "{enhanced} ")?;
         }
-        f.write_str(&self.text.replace('\n', " "))
+        match self.text.contains('\n') {
+            true => f.write_str(&self.text.replace('\n', " ")),
+            false => f.write_str(&self.text),
+        }
     }
 }
 

@@ -72,11 +72,35 @@ pub fn rfc5322_date(wall: Wall) -> String {
 
 /// A date and time as RFC 3339 writes it, in UTC, to the microsecond; for logs and tables.
 pub fn rfc3339_date(wall: Wall) -> String {
-    let civil = Civil::of(wall);
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
-        civil.year, civil.month, civil.day, civil.hour, civil.minute, civil.second, civil.micros
-    )
+    let Civil { year, month, day, hour, minute, second, micros, .. } = Civil::of(wall);
+    let mut text = String::with_capacity(27);
+    // Not by the formatter: each line of the log has one.
+    match u64::try_from(year) {
+        Ok(year) => push_number(&mut text, year, 4),
+        Err(_) => text.push_str(&format!("{year:04}")),
+    }
+    let parts = [('-', month), ('-', day), ('T', hour), (':', minute), (':', second)];
+    for (mark, part) in parts {
+        text.push(mark);
+        push_number(&mut text, u64::from(part), 2);
+    }
+    text.push('.');
+    push_number(&mut text, u64::from(micros), 6);
+    text.push('Z');
+    text
+}
+
+/// Appends a number in decimal, with zeros in front up to so many digits.
+pub fn push_number(out: &mut String, mut number: u64, digits_min: usize) {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    while number > 0 {
+        at -= 1;
+        digits[at] += (number % 10) as u8;
+        number /= 10;
+    }
+    at = at.min(digits.len().saturating_sub(digits_min));
+    out.extend(digits[at..].iter().map(|digit| char::from(*digit)));
 }
 
 /// A moment in the Gregorian calendar, UTC.
@@ -260,6 +284,22 @@ mod tests {
             rfc3339_date(Wall::from_micros(micros));
         }
         assert_eq!(rfc3339_date(Wall::from_micros(-1)), "1969-12-31T23:59:59.999999Z");
+        let first = Wall::from_micros(-62_167_219_200_000_000);
+        assert_eq!(rfc3339_date(first), "0000-01-01T00:00:00.000000Z");
+        assert_eq!(rfc3339_date(NOVEMBER), "2026-11-21T01:01:01.000042Z");
+    }
+
+    #[test]
+    fn a_number_has_zeros_in_front_up_to_its_width_and_none_beyond() {
+        let cases = [(0, 1, "0"), (0, 0, ""), (7, 3, "007"), (1234, 3, "1234"), (10, 2, "10")];
+        for (number, digits_min, expected) in cases {
+            let mut text = String::new();
+            push_number(&mut text, number, digits_min);
+            assert_eq!(text, expected);
+        }
+        let mut text = String::new();
+        push_number(&mut text, u64::MAX, 1);
+        assert_eq!(text, u64::MAX.to_string());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use super::{Style, Verb};
 use crate::settings::LogFormat as Format;
 use mail::Wall;
-use mail::trace::rfc3339_date;
+use mail::trace::{push_number, rfc3339_date};
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl Line {
     }
 
     pub(super) fn number(&mut self, key: &str, value: u64) {
-        self.field(key, |_, out| out.push_str(&value.to_string()));
+        self.field(key, |_, out| push_number(out, value, 1));
     }
 
     pub(super) fn seconds(&mut self, key: &str, value: Duration) {
@@ -71,10 +71,10 @@ impl Line {
             out.push_str(if format == Format::Json { "{" } else { "" });
             for (at, (verb, delay)) in delays.iter().enumerate() {
                 let comma = if at == 0 { "" } else { "," };
-                let _ = match format {
-                    Format::Text => write!(out, "{comma}{}:", verb.name()),
-                    Format::Json => write!(out, "{comma}\"{}\":", verb.name()),
-                };
+                let mark = if format == Format::Json { "\"" } else { "" };
+                [comma, mark, verb.name(), mark, ":"]
+                    .into_iter()
+                    .for_each(|part| out.push_str(part));
                 seconds(out, *delay);
             }
             out.push_str(if format == Format::Json { "}" } else { "" });
@@ -101,10 +101,11 @@ impl Line {
 
     fn field(&mut self, key: &str, add: impl FnOnce(Format, &mut String)) {
         let before = self.text.len();
-        let _ = match self.format {
-            Format::Text => write!(self.text, " {key}="),
-            Format::Json => write!(self.text, ",\"{key}\":"),
+        let (before_key, after_key) = match self.format {
+            Format::Text => (" ", "="),
+            Format::Json => (",\"", "\":"),
         };
+        [before_key, key, after_key].into_iter().for_each(|part| self.text.push_str(part));
         add(self.format, &mut self.text);
         if self.text.len() > LINE_BYTES_MAX - CUT_BYTES {
             self.text.truncate(before);
@@ -115,7 +116,9 @@ impl Line {
 
 /// Seconds to the millisecond.
 fn seconds(out: &mut String, value: Duration) {
-    let _ = write!(out, "{}.{:03}", value.as_secs(), value.subsec_millis());
+    push_number(out, value.as_secs(), 1);
+    out.push('.');
+    push_number(out, u64::from(value.subsec_millis()), 3);
 }
 
 /// Needs no quotes in a text line.

@@ -207,12 +207,16 @@ impl Event<'_> {
 
     /// MAIL FROM.
     pub fn from(self, sender: &ReversePath) -> Self {
-        self.with(|line| line.text("from", &format!("<{sender}>")))
+        let address = match sender {
+            ReversePath::Null => "",
+            ReversePath::Address(address) => address.as_str(),
+        };
+        self.with(|line| line.text("from", &["<", address, ">"].concat()))
     }
 
     /// RCPT TO.
     pub fn to(self, recipient: &Address) -> Self {
-        self.with(|line| line.text("to", &format!("<{recipient}>")))
+        self.with(|line| line.text("to", &["<", recipient.as_str(), ">"].concat()))
     }
 
     /// The other side of an attempt: `host[address]:port`, or a mailbox.

@@ -12,6 +12,7 @@ use mail::{Instant, NextHop, Now, Outcome, Stage};
 use smtp::client::{self, Message};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ type Stream = Box<dyn Peer>;
 
 struct Connection {
     office: Rc<Office>,
+    /// As of the beginning of this turn: a turn waits for nothing.
+    now: Now,
     hop: NextHop,
     slot: Rc<Slot>,
     line: Line,
@@ -58,6 +61,7 @@ pub async fn run(office: Rc<Office>, hop: NextHop, number: u64, slot: Rc<Slot>, 
     let line = Line::new(&hop, message, rules, config, setup.limits, now);
     let mut connection = Connection {
         office: Rc::clone(&office),
+        now,
         hop: hop.clone(),
         slot,
         line,
@@ -79,6 +83,7 @@ pub async fn run(office: Rc<Office>, hop: NextHop, number: u64, slot: Rc<Slot>, 
 impl Connection {
     fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.slot.sleep(cx.waker());
+        self.now = self.office.now();
         self.take_chunk();
         self.take_time();
         loop {
@@ -101,8 +106,7 @@ impl Connection {
     }
 
     fn session(&mut self, input: client::Input<'_>) {
-        let now = self.office.now();
-        self.line.handle(Input::Session(input), now);
+        self.line.handle(Input::Session(input), self.now);
     }
 
     fn take_chunk(&mut self) {
@@ -116,8 +120,7 @@ impl Connection {
     }
 
     fn take_time(&mut self) {
-        let now = self.office.now();
-        if self.line.next_wakeup().is_some_and(|due| due <= now.monotonic) {
+        if self.line.next_wakeup().is_some_and(|due| due <= self.now.monotonic) {
             self.session(client::Input::Tick);
         }
     }
@@ -131,8 +134,7 @@ impl Connection {
                 Poll::Ready((question, answer)) => {
                     drop(self.asking.swap_remove(at));
                     let chance = self.office.chance();
-                    let now = self.office.now();
-                    self.line.handle(Input::Answer { question, answer, chance }, now);
+                    self.line.handle(Input::Answer { question, answer, chance }, self.now);
                     moved = true;
                 }
             }
@@ -144,14 +146,13 @@ impl Connection {
         let Some(connecting) = &mut self.connecting else { return false };
         let Poll::Ready(result) = connecting.as_mut().poll(cx) else { return false };
         self.connecting = None;
-        let now = self.office.now();
         match result {
             Ok(stream) => {
                 self.stream = Some(stream);
-                self.line.handle(Input::Connected, now);
+                self.line.handle(Input::Connected, self.now);
             }
             Err(error) => {
-                self.line.handle(Input::ConnectFailed(&plain(&error)), now);
+                self.line.handle(Input::ConnectFailed(&plain(&error)), self.now);
             }
         }
         true
@@ -164,8 +165,7 @@ impl Connection {
             match Pin::new(&mut *stream).poll_write(cx, self.line.outgoing()) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(written)) if written > 0 => {
-                    let now = self.office.now();
-                    self.line.wrote(written, now);
+                    self.line.wrote(written, self.now);
                     moved = true;
                 }
                 // The peer does not take it; what it said before it closed is still to be read.
@@ -177,19 +177,18 @@ impl Connection {
 
     fn read(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
-        let mut room = [0u8; READ_BYTES];
+        let mut room = [MaybeUninit::uninit(); READ_BYTES];
         while let Some(stream) = &mut self.stream {
             if self.line.is_closed() {
                 break;
             }
-            let mut buffer = ReadBuf::new(&mut room);
+            let mut buffer = ReadBuf::uninit(&mut room);
             match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                    let now = self.office.now();
                     faults::reach_with(Point::NextHopSpoke, || code(buffer.filled()));
                     let input = client::Input::Received(buffer.filled());
-                    self.line.handle(Input::Session(input), now);
+                    self.line.handle(Input::Session(input), self.now);
                 }
                 Poll::Ready(_) => {
                     self.stream = None;
@@ -272,11 +271,11 @@ impl Connection {
             self.office.not_idle(&self.hop, &self.slot);
             self.idle_since = None;
             self.messages += 1;
-            self.job = Some((job, self.office.now()));
+            self.job = Some((job, self.now));
             self.session(client::Input::Send(message));
             return true;
         }
-        let now = self.office.now().monotonic;
+        let now = self.now.monotonic;
         let since = *self.idle_since.get_or_insert(now);
         let tired = now.since(since) >= self.office.setup.idle;
         let unwanted = self.slot.must_end.get() || self.office.is_starved();

@@ -189,14 +189,19 @@ impl Office {
             body_bytes: attempt.body_bytes,
             content: body,
         });
-        let hop = attempt.hop.clone();
         let waiting = Waiting { job: Job { attempt, indices, taken: self.now() }, message };
         let mut destinations = self.destinations.borrow_mut();
-        let destination = destinations.entry(hop.clone()).or_default();
-        destination.waiting.push_back(waiting);
-        if let Some(slot) = destination.idle.pop() {
-            return slot.wake();
+        let hop = &waiting.job.attempt.hop;
+        if let Some(destination) = destinations.get_mut(hop) {
+            let most = waiting.job.attempt.connections_max.max(1);
+            let idle = destination.idle.pop();
+            if idle.is_some() || destination.connections >= most {
+                destination.waiting.push_back(waiting);
+                return idle.iter().for_each(|slot| slot.wake());
+            }
         }
+        let hop = hop.clone();
+        destinations.entry(hop.clone()).or_default().waiting.push_back(waiting);
         drop(destinations);
         self.open(&hop);
     }
