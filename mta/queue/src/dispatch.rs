@@ -13,6 +13,7 @@ use link::send::{INLINE_BYTES_MAX, QueueEnd, QueueEvent, UnderWay};
 use mail::{Instant, NextHop, Now, Outcome};
 use scheduler::{Attempt, AttemptId};
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// Names a sending process: its role (send or local) and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +28,8 @@ pub(crate) struct Senders {
     ends: BTreeMap<SenderKey, Sender>,
     /// Attempts that wait for a process of their kind.
     waiting: VecDeque<(Attempt, NextHop)>,
+    /// When durable results that nothing else went along with are told.
+    tell_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -36,7 +39,24 @@ struct Sender {
     capacity: usize,
     /// Attempts it has, by its own name for them, which is ours unless a former life gave it.
     under_way: BTreeMap<u64, AttemptId>,
+    /// Results that are durable, of which it has not been told.
+    recorded: Vec<u64>,
 }
+
+impl Sender {
+    /// Tells it which of its results are durable, in one frame.
+    fn tell_recorded(&mut self) {
+        if !self.recorded.is_empty() {
+            self.end.recorded(std::mem::take(&mut self.recorded));
+        }
+    }
+}
+
+/// So many durable results are told at once; fewer go with the next attempt, or after a while: a
+/// process keeps a result, and the body of its message, until it is told, and nothing waits for it.
+const RECORDED_MAX: usize = 128;
+/// How long the first of them waits.
+const RECORDED_WAIT: Duration = Duration::from_millis(100);
 
 impl Senders {
     pub fn new(expected: usize, wait_until: Instant) -> Senders {
@@ -45,6 +65,7 @@ impl Senders {
             wait_until: Some(wait_until),
             ends: BTreeMap::new(),
             waiting: VecDeque::new(),
+            tell_at: None,
         }
     }
 
@@ -54,6 +75,7 @@ impl Senders {
             greeted: false,
             capacity: 0,
             under_way: BTreeMap::new(),
+            recorded: Vec::new(),
         };
         self.ends.insert(key, sender);
     }
@@ -91,8 +113,33 @@ impl Senders {
         self.ends.get_mut(&key)?.end.poll()
     }
 
-    pub fn next_wakeup(&self) -> Option<Instant> {
+    /// Attempts wait until then for the processes to say hello.
+    pub fn hello_due(&self) -> Option<Instant> {
         self.wait_until
+    }
+
+    /// When [`Self::tell`] has something to do.
+    pub fn tell_due(&self) -> Option<Instant> {
+        self.tell_at
+    }
+
+    /// These results are durable: their process is told soon.
+    pub fn recorded(&mut self, key: SenderKey, attempts: Vec<u64>, now: Instant) {
+        let Some(sender) = self.ends.get_mut(&key) else { return };
+        sender.recorded.extend(attempts);
+        if sender.recorded.len() >= RECORDED_MAX {
+            sender.tell_recorded();
+        } else {
+            self.tell_at.get_or_insert(now + RECORDED_WAIT);
+        }
+    }
+
+    /// Tells what has waited long enough.
+    pub fn tell(&mut self, now: Instant) {
+        if self.tell_at.is_some_and(|due| due <= now) {
+            self.tell_at = None;
+            self.ends.values_mut().for_each(Sender::tell_recorded);
+        }
     }
 
     /// Whether all have said what they have under way, or have been waited for long enough.
@@ -198,6 +245,8 @@ impl Queue {
         let body = opened.content.as_deref().filter(|_| inline);
         self.counters.attempts += 1;
         sender.end.attempt(order, body);
+        // Behind it: what was told before might have been the last that held this very body.
+        sender.tell_recorded();
     }
 
     pub(crate) fn hear_sender(&mut self, key: SenderKey, now: Now) {

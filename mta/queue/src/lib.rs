@@ -262,7 +262,7 @@ impl Queue {
         loop {
             let moved = self.advance_spool(now) | self.advance_scheduler(now);
             if !moved && !self.advance_snapshot(now) {
-                return;
+                return self.senders.tell(now.monotonic);
             }
         }
     }
@@ -291,7 +291,7 @@ impl Queue {
             match output {
                 spool::Output::Io(io) => self.output.push_back(Output::Io(io)),
                 spool::Output::Durable(durable) => self.durable(durable, now),
-                spool::Output::Recorded(ticket) => self.recorded(ticket),
+                spool::Output::Recorded(ticket) => self.recorded(ticket, now),
                 spool::Output::Refused { transaction, refusal } => {
                     self.refused(transaction, refusal);
                 }
@@ -319,7 +319,7 @@ impl Queue {
         }
         // Every record that a result called for has been given to the spool by now.
         for acknowledgement in self.records.all_given() {
-            self.records_settled(acknowledgement);
+            self.records_settled(acknowledgement, now);
         }
         moved
     }
@@ -338,9 +338,8 @@ impl Queue {
     pub fn next_wakeup(&self) -> Option<Instant> {
         // Until the sending processes have reported the scheduler is not asked, so what is due
         // there must not wake us again and again.
-        let senders = self.senders.next_wakeup();
-        let next = senders.or_else(|| self.scheduler.next_wakeup());
-        [self.spool.next_wakeup(), next].into_iter().flatten().min()
+        let next = self.senders.hello_due().or_else(|| self.scheduler.next_wakeup());
+        [self.spool.next_wakeup(), next, self.senders.tell_due()].into_iter().flatten().min()
     }
 
     /// Whether something is on its way that a stopping process should wait for; begins nothing.

@@ -309,19 +309,17 @@ impl Queue {
     }
 
     /// A group is durable.
-    pub(crate) fn recorded(&mut self, ticket: Ticket) {
+    pub(crate) fn recorded(&mut self, ticket: Ticket, now: Now) {
         for acknowledgement in self.records.tickets.remove(&ticket).unwrap_or_default() {
-            self.records_settled(acknowledgement);
+            self.records_settled(acknowledgement, now);
         }
     }
 
     /// One part of an acknowledgement is done.
-    pub(crate) fn records_settled(&mut self, acknowledgement: Acknowledgement) {
+    pub(crate) fn records_settled(&mut self, acknowledgement: Acknowledgement, now: Now) {
         match self.records.done(acknowledgement) {
             Some(Whom::Sender(key, attempts)) => {
-                if let Some(end) = self.senders.end(key) {
-                    end.recorded(attempts);
-                }
+                self.senders.recorded(key, attempts, now.monotonic);
             }
             Some(Whom::Operator(question, answer)) => {
                 self.output.push_back(Output::Answer(question, *answer));

@@ -116,7 +116,11 @@ impl Bench {
 
     /// Everything happens but reads.
     fn run(&mut self) {
-        for _ in 0..200 {
+        self.run_for(200);
+    }
+
+    fn run_for(&mut self, milliseconds: u32) {
+        for _ in 0..milliseconds {
             let now = self.clock.now();
             let mut said = carried(Some(self.receiver.output()));
             self.queue.receiver_input(0, &mut said, now).unwrap();
@@ -146,12 +150,18 @@ impl Bench {
     }
 
     fn answer(&mut self, to: &str, outcome: Outcome) {
+        self.say(to, outcome);
+        self.run();
+    }
+
+    /// The sending process knows what became of an attempt; its name.
+    fn say(&mut self, to: &str, outcome: Outcome) -> u64 {
         let is = |attempt: &Attempt| attempt.recipients[0].1.address.to_string() == to;
         let at = self.attempts.iter().position(is).unwrap();
         let Attempt { attempt, message, recipients, .. } = self.attempts.swap_remove(at);
         let outcomes = vec![(recipients[0].0, outcome)];
         self.sender.result(link::send::Result { attempt, message, outcomes });
-        self.run();
+        attempt
     }
 
     fn read(&mut self) {
@@ -190,6 +200,24 @@ fn a_message_does_not_end_before_the_notice_that_waits_for_a_read_is_stored() {
     bench.read();
     let senders: Vec<_> = bench.after_a_cut().into_iter().map(|(sender, _)| sender).collect();
     assert_eq!(senders, ["sender@from.test", ""], "the second message and the notice");
+}
+
+#[test]
+fn a_durable_result_is_told_with_the_next_attempt_or_after_a_while() {
+    let mut bench = Bench::new();
+    let delivered =
+        || Outcome::Delivered { report: report(250, Enhanced(2, 0, 0)), relayed: false };
+    bench.send(1, &["a@a.test"]);
+    let first = bench.say("a@a.test", delivered());
+    bench.run_for(50);
+    assert_eq!(bench.after_a_cut(), [], "it is durable");
+    assert!(bench.sender.is_open(first), "and a frame of its own is saved");
+    bench.receiver.accept(2, envelope(&["b@b.test"]), b"Subject: x\r\n\r\nbody\r\n");
+    bench.run_for(30);
+    assert!(!bench.sender.is_open(first), "the next attempt brings it");
+    let second = bench.say("b@b.test", delivered());
+    bench.run();
+    assert!(!bench.sender.is_open(second), "where there is none it comes alone");
 }
 
 #[test]

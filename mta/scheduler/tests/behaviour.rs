@@ -517,3 +517,39 @@ fn a_queue_run_probes_a_destination_that_is_left_alone_for_a_while() {
         probes.iter().for_each(|attempt| bench.answer(attempt, unreachable()));
     }
 }
+
+#[test]
+fn deliveries_of_one_message_that_come_together_are_one_record() {
+    let limits = DestinationLimits { recipients_per_message: 1, ..Default::default() };
+    let mut bench = Bench::new(limited(limits));
+    bench.send(mail(1, "list@from.test", &["a@a.test", "b@a.test", "c@a.test", "d@a.test"]));
+    let attempts = bench.attempts();
+    let outcomes = [delivered(), delivered(), greylisted(), delivered()];
+    for (attempt, outcome) in attempts.iter().zip(outcomes) {
+        bench.answer(attempt, outcome);
+    }
+    let records = bench.records();
+    let found: Vec<_> = records.iter().map(kinds).collect();
+    assert_eq!(found, [["delivered"], ["due"], ["delivered"]], "in their order");
+    let Change::Delivered { recipients, .. } = &records[0].changes[0] else { panic!() };
+    assert_eq!(*recipients, [0, 1]);
+}
+
+#[test]
+fn the_end_of_a_message_is_the_last_change_of_the_record_that_brings_it() {
+    let limits = DestinationLimits { recipients_per_message: 1, ..Default::default() };
+    let mut bench = Bench::new(limited(limits));
+    for id in [1, 2] {
+        bench.send(mail(id, "list@from.test", &["a@a.test", "b@a.test"]));
+    }
+    for attempt in bench.attempts() {
+        bench.answer(&attempt, delivered());
+    }
+    let records = bench.records();
+    for id in [1, 2] {
+        let of_it = records.iter().filter(|record| record.message == mail::MessageId(id));
+        let found: Vec<_> = of_it.flat_map(kinds).collect();
+        assert!(found.starts_with(&["delivered"]) && found.ends_with(&["delivered", "retire"]));
+        assert_eq!(found.iter().filter(|kind| **kind == "retire").count(), 1);
+    }
+}
