@@ -51,9 +51,22 @@ impl Running {
         phase: Phase,
         preload: Option<&str>,
     ) -> Result<Running> {
+        let library = preload.map(|library| format!("LD_PRELOAD={library}"));
+        let before = library.map(|library| vec!["env".into(), library]);
+        Running::start_by(subject, site, phase, &before.unwrap_or_default())
+    }
+
+    /// The same, started by a program and its arguments, which get the mailer's own behind them.
+    pub fn start_by(
+        subject: &dyn Subject,
+        site: &Site,
+        phase: Phase,
+        before: &[String],
+    ) -> Result<Running> {
         subject.configure(site)?;
         let (address, said) = (subject.address(site), site.log.join(SAID));
         let Some(inner) = subject.command(site, phase) else {
+            ensure!(before.is_empty(), "it runs already: {} cannot start it", before[0]);
             return Ok(Running { child: None, address, then: None, said, _syslog: None });
         };
         let logs = site.setup.logging != Logging::None;
@@ -65,10 +78,7 @@ impl Running {
         command.args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]);
         command.args(["sh", "-c", FURNISH, "sh"]).arg(site.work.join("room/dev"));
         command.arg(if site.setup.duty.is_local() { site.mail.as_os_str() } else { "".as_ref() });
-        if let Some(library) = preload {
-            command.args(["env", &format!("LD_PRELOAD={library}")]);
-        }
-        command.arg(inner.get_program()).args(inner.get_args()).current_dir("/");
+        command.args(before).arg(inner.get_program()).args(inner.get_args()).current_dir("/");
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = Some(command.spawn().context("unshare")?);
         Ok(Running { child, address, then: subject.settle(site, phase), said, _syslog: syslog })

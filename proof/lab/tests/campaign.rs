@@ -128,3 +128,32 @@ fn a_scenario_is_printed_to_be_copied() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("relay sessions=5 posthaste #1") && text.contains("18 runs"), "{text}");
 }
+
+#[test]
+fn a_sync_can_take_longer_and_is_counted_for_each_message() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: a campaign makes namespaces and needs root");
+        return;
+    }
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    std::fs::write(place.path().join("small.py"), SERVER).unwrap();
+    std::fs::write(place.path().join("subjects.toml"), SUBJECTS).unwrap();
+    let at = |name: &str| place.path().join(name).display().to_string();
+    let output = Command::new(LAB)
+        .args(["run", "slow-disks", "--subject", "small", "--runs", "1"])
+        .args(["--set", "sessions=1", "--set", "sync-delay-ms=0,200"])
+        .args(["--set", "warm-up=0", "--set", "messages=3", "--set", "seconds=0"])
+        .args(["--out", &at("lines.jsonl"), "--work", &at("work")])
+        .args(["--subjects", &at("subjects.toml")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let runs = runs(place.path());
+    assert_eq!(runs.len(), 2);
+    for run in &runs {
+        assert_eq!(run["values"]["syncs_per_message"], 1.0, "{run}");
+        assert!(run["how"]["syncs"].as_str().unwrap().contains("fdatasync"), "{run}");
+    }
+    let seconds = runs[1]["values"]["seconds"].as_f64().unwrap();
+    assert!(seconds >= 0.6, "three messages wait for a sync of 0.2 s each: {seconds}");
+}

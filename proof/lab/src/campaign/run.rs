@@ -11,7 +11,7 @@ use crate::running::Running;
 use crate::scenario::{Ends, Load};
 use crate::subject::{Boxes, Duty, Phase, Site, Subject};
 use crate::watch::trace::Calls;
-use crate::watch::{Family, Probe, Trace, Which, cost, durability};
+use crate::watch::{Family, Probe, SlowDisk, Trace, Which, cost, durability, slow};
 use anyhow::{Context, Result, bail, ensure};
 use report::record::{Absent, Line, Run};
 use serde_json::Value;
@@ -26,6 +26,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(20);
 const WARM_TIME_MAX: Duration = Duration::from_secs(60);
 /// A generator that was busy for more than this share of its time may be what was measured.
 const BUSY_SHARE_MAX: f64 = 0.9;
+/// By which strace tells of syncs, below the campaign's directory.
+const SYNCS_PIPE: &str = "syncs.pipe";
 /// Sessions that fill a queue before the clock starts.
 const FILLING_SESSIONS: u32 = 50;
 /// Messages whose system calls are counted to know what one costs.
@@ -139,12 +141,19 @@ fn attempt(
     let accepted = accepted(place);
     std::fs::write(&accepted, "")?;
     let sink = Sink::start(site.next_hop, load, &step.scenario.sink, &accepted)?;
-    let mut running = Running::start(subject, &site, Phase::Serve, None)?;
+    let slow_disk = slow_disk(place, &site, subject)?;
+    let before = slow_disk.as_ref().map(SlowDisk::starter).unwrap_or_default();
+    let mut running = Running::start_by(subject, &site, Phase::Serve, &before)?;
     running.await_greeting()?;
     let boxes = matches!(site.setup.duty, Duty::Mbox | Duty::Maildir).then(|| Boxes::new(&site));
     let mut stand = Stand { step, subject, site, sink, boxes, accepted, before: 0 };
     stand.warm_up()?;
-    let family = Family::below(&running.pids());
+    let pids = running.pids();
+    let family = Family::below(&pids).without(slow::tracer(&pids));
+    ensure!(
+        !(step.scenario.trace || step.scenario.cost) || slow_disk.is_none(),
+        "a mailer whose syncs are counted cannot be traced a second time"
+    );
     let traced_costs = step.scenario.cost.then(|| stand.traced_costs(&family)).transpose()?;
     rustix::fs::sync();
     std::thread::sleep(Duration::from_secs_f64(load.settle));
@@ -152,14 +161,22 @@ fn attempt(
     let sink_before = stand.sink.counts()?;
     let plain = step.scenario.cost.then(|| cost::Plain::begin(&family));
     let meter = Meter::begin((!is_limit(subject)).then_some(&family), &stand.site.queue)?;
+    let from = slow::now();
     let sent = stand.send(load, step.seed)?;
     let end = stand.end(&sent)?;
+    let to = slow::now();
     let calls = traced.map(Trace::finish).transpose()?;
     let plain = plain.map(|plain| plain.end().sums().each(number(&sent, "accepted")));
     meter.end(run, number(&sent, "accepted"));
+    if slow_disk.is_some() {
+        run.warnings.extend(slow::way_around(&family.pids(), &stand.site.queue));
+    }
     drop(running);
     drop(disks);
     stand.judge(run, &sent, &sink_before, end)?;
+    if let Some(disk) = slow_disk {
+        keep_syncs(run, disk, (from, to))?;
+    }
     calls.into_iter().for_each(|calls| keep_calls(run, calls));
     if let Some((plain, traced)) = plain.zip(traced_costs) {
         keep_costs(run, cost::together(plain, traced));
@@ -176,6 +193,27 @@ fn keep_costs(run: &mut Run, costs: Vec<cost::Cost>) {
         let name = |name: &str| format!("{}{}{name}", cost.role, cost::BETWEEN);
         run.values.extend(cost.each.iter().map(|(each, value)| (name(each), *value)));
     }
+}
+
+/// Where the setup asks for one.
+fn slow_disk(place: &Place, site: &Site, subject: &dyn Subject) -> Result<Option<SlowDisk>> {
+    let setup = &site.setup;
+    if is_limit(subject) || !(setup.count_syncs || setup.sync_delay_ms > 0.0) {
+        return Ok(None);
+    }
+    let pipe = place.work.join(SYNCS_PIPE);
+    let _ = std::fs::remove_file(&pipe); // of a run that was killed
+    SlowDisk::new(&pipe, setup.sync_delay_ms).map(Some)
+}
+
+/// The syncs between two moments.
+fn keep_syncs(run: &mut Run, disk: SlowDisk, (from, to): (f64, f64)) -> Result<()> {
+    run.how.insert("syncs".into(), disk.how());
+    let seen = disk.finish()?;
+    let messages = run.values["messages"].max(1.0);
+    run.values.insert("syncs_per_message".into(), seen.syncs(from, to) as f64 / messages);
+    run.warnings.extend(seen.fault());
+    Ok(())
 }
 
 /// The table of calls becomes the run's result: how many there were for each message.

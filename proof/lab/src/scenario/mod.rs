@@ -93,6 +93,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("cost-relay", include_str!("../../scenarios/cost-relay.toml")),
     ("cost-local", include_str!("../../scenarios/cost-local.toml")),
     ("logging", include_str!("../../scenarios/logging.toml")),
+    ("slow-disks", include_str!("../../scenarios/slow-disks.toml")),
     ("minute", include_str!("../../scenarios/minute.toml")),
     ("directories", include_str!("../../scenarios/directories.toml")),
     ("disks", include_str!("../../scenarios/disks.toml")),

@@ -62,6 +62,10 @@ pub struct Setup {
     pub runners: u32,
     /// Next hops of their own for some domains: see `routes`. All other mail goes to the one next hop.
     pub routes: Vec<String>,
+    /// Whether its syncs are counted, by a tracer that stops it at those alone.
+    pub count_syncs: bool,
+    /// So much longer each of its syncs takes, in milliseconds: a slower disk. They are counted, too.
+    pub sync_delay_ms: f64,
 }
 
 impl Default for Setup {
@@ -75,6 +79,8 @@ impl Default for Setup {
             order: String::new(),
             runners: 0,
             routes: Vec::new(),
+            count_syncs: false,
+            sync_delay_ms: 0.0,
         }
     }
 }

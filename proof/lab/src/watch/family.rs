@@ -12,6 +12,8 @@ const TICKS_PER_SECOND: f64 = 100.0;
 #[derive(Clone, Debug)]
 pub struct Family {
     roots: Vec<u32>,
+    /// That do not belong to it, though what is below them does.
+    strangers: Vec<u32>,
 }
 
 /// One process, as /proc/PID/stat tells of it.
@@ -30,7 +32,13 @@ impl Family {
     /// The processes `roots` and all below them. A mailer in a process namespace is below the `unshare` that made it;
     /// of one that runs already all first processes are to be named.
     pub fn below(roots: &[u32]) -> Family {
-        Family { roots: roots.to_vec() }
+        Family { roots: roots.to_vec(), strangers: Vec::new() }
+    }
+
+    /// Without this process, whose children stay: a tracer that started the mailer.
+    pub fn without(mut self, stranger: Option<u32>) -> Family {
+        self.strangers.extend(stranger);
+        self
     }
 
     /// Those that live now, in the order of their numbers.
@@ -56,6 +64,7 @@ impl Family {
                 next.extend(children.get(&pid).into_iter().flatten());
             }
         }
+        found.retain(|pid| !self.strangers.contains(pid));
         found.into_iter().map(|pid| (pid, all[&pid])).collect()
     }
 }
@@ -107,6 +116,8 @@ mod tests {
         assert_eq!(pids(&[5]), [5, 6, 7]);
         assert_eq!(pids(&[7, 8, 5]), [5, 6, 7, 8]);
         assert_eq!(pids(&[9]), [] as [u32; 0]);
+        let without = Family::below(&[5]).without(Some(6));
+        assert_eq!(Vec::from_iter(without.of(&all).into_keys()), [5, 7]);
     }
 
     #[test]

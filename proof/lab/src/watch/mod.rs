@@ -10,12 +10,14 @@ mod family;
 mod memory;
 mod moments;
 mod probe;
+pub mod slow;
 pub mod trace;
 mod tracer;
 pub mod usage;
 
 pub use family::Family;
 pub use probe::Probe;
+pub use slow::SlowDisk;
 pub use trace::{Trace, Which};
 pub use usage::Usage;
 

@@ -138,6 +138,11 @@ impl Moments {
         }
     }
 
+    /// Writes to files that were seen and were no syncs.
+    pub fn writes(&self) -> usize {
+        self.writes.len()
+    }
+
     /// Writes to files that are open so that each write is a sync become syncs. `open_before` are those that were open
     /// when the trace began.
     pub fn settle(&mut self, open_before: BTreeSet<PathBuf>) {

@@ -6,7 +6,7 @@ use super::family::Family;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -149,7 +149,8 @@ impl<L> Drop for Strace<L> {
     }
 }
 
-fn read_all<L: Lines>(output: ChildStdout) -> L {
+/// All lines of it, to its end.
+pub fn read_all<L: Lines>(output: impl Read) -> L {
     let mut lines = L::default();
     let mut reader = BufReader::with_capacity(1 << 16, output);
     let mut line = Vec::new();
