@@ -83,6 +83,12 @@ impl Times {
         self.histogram.add(&other.histogram).expect("all have the same bounds");
     }
 
+    /// How many lie between two times, in milliseconds.
+    #[cfg(test)]
+    pub fn between_ms(&self, low: f64, high: f64) -> u64 {
+        self.histogram.count_between((low * 1000.0) as u64, (high * 1000.0) as u64)
+    }
+
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.histogram.is_empty()

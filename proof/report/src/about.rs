@@ -16,6 +16,8 @@ pub struct About {
     pub title: String,
     /// What the scenario asks.
     pub question: String,
+    /// Whether it asks for delays as much as for its figure.
+    pub delays: bool,
     /// Headings for names of `values` and of factors: `cpu_ms_per_message` -> `CPU, ms a message`.
     pub columns: BTreeMap<String, String>,
 }

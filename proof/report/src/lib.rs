@@ -7,6 +7,7 @@
 mod about;
 mod campaign;
 mod csv;
+mod delay_table;
 mod draw;
 mod effect;
 mod judge;

@@ -6,6 +6,7 @@ use crate::about::Abouts;
 use crate::campaign::{
     Campaign, Group, LIMIT, ReportError, Section, class_of, class_word, name_of, word,
 };
+use crate::delay_table;
 use crate::draw::number;
 use crate::effect::{Effect, effects};
 use crate::record::Line;
@@ -132,6 +133,7 @@ pub fn text(campaign: &Campaign) -> String {
             let _ = writeln!(out, "\n{}", cut(&cell_line(section, cell), COLUMNS_MAX));
             text_table(&mut out, &rows(campaign, section, cell));
         }
+        out.push_str(&delay_table::text(campaign, section));
         text_effects(&mut out, campaign, section);
         out.push('\n');
     }
@@ -252,7 +254,7 @@ pub fn markdown(campaign: &Campaign, section: &Section) -> String {
     if !notes.is_empty() {
         out = out + "\n" + &notes.concat();
     }
-    out
+    out + &delay_table::markdown(campaign, section)
 }
 
 /// Without what Markdown would take for its own.

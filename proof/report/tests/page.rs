@@ -169,6 +169,35 @@ fn markdown_has_a_row_for_each_subject_in_each_cell_and_keeps_its_columns() {
 }
 
 #[test]
+fn a_scenario_that_asks_for_delays_has_them_as_tables_and_over_its_factor() {
+    let mut lots = synthetic::Lots::new(3);
+    let mut lines = small(4);
+    for line in &mut lines {
+        let Line::Run(run) = line else { continue };
+        run.histograms.insert("accept".into(), synthetic::histogram(&mut lots, 3000.0));
+        run.values.insert("accept_p99_ms".into(), 3.0);
+    }
+    let asked = report::About { delays: true, ..Default::default() };
+    let abouts = Abouts::from([("small".to_string(), asked)]);
+    let with = Campaign::new(&lines, &abouts, None).unwrap();
+    let delays = figure(&with, "small-accept-p99-ms.svg");
+    assert_eq!(delays.matches("class=\"run\"").count(), 4 * 3 * 2);
+    let text = report::table::text(&with);
+    let rows = text.lines().filter(|line| line.contains("1,600 messages")).count();
+    assert_eq!(rows, 3 * 2, "400 messages a run, 4 runs: {text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(text.contains("from the end of a message to its 250"), "{text}");
+    let section = &with.sections[0];
+    let table = report::table::markdown(&with, section);
+    assert!(table.contains("| sessions 10 | postfix | synced | 1,600 |"), "{table}");
+    let page = report::html(&with, "title", "file");
+    assert!(!page.contains("accept p99 ms<") && page.contains("99 % of all messages"));
+    let without = Campaign::new(&lines, &Abouts::new(), None).unwrap();
+    assert!(!report::table::text(&without).contains("1,600 messages"));
+    assert!(report::figures(&without).iter().all(|(name, _)| !name.contains("p99")));
+}
+
+#[test]
 fn a_page_of_cells_that_nobody_can_do_is_a_page_all_the_same() {
     let absent = synthetic::campaign().into_iter().filter(|line| matches!(line, Line::Absent(_)));
     let campaign = Campaign::new(&absent.collect::<Vec<_>>(), &Abouts::new(), None).unwrap();

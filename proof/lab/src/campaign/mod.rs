@@ -4,6 +4,7 @@
 
 mod burden;
 mod curve;
+mod delays;
 mod fairness;
 pub mod generator;
 mod layouts;
@@ -13,6 +14,7 @@ mod orders;
 mod overload;
 mod place;
 mod progress;
+mod rate;
 mod run;
 mod schedule;
 mod shell;
@@ -47,13 +49,13 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let schedule = Schedule::new(&scenarios, &place.subjects, &lines, options.runs)?;
     let progress = Progress::new(schedule.len());
     let mut errors = 0;
-    for step in schedule.steps() {
+    for mut step in schedule.steps() {
         if schedule::is_hopeless(&lines, &step) {
             progress.skip(&step);
             continue;
         }
         progress.begin(&step);
-        match answer(&place, &step) {
+        match rate::choose(&mut step, &lines).and_then(|()| answer(&place, &step)) {
             Ok(new) => {
                 new.iter().try_for_each(|line| record::append(&options.out, line))?;
                 progress.end(&step, &new);

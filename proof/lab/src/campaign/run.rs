@@ -6,7 +6,7 @@ use super::generator::{self, Sink, Target};
 use super::meter::Meter;
 use super::place::Place;
 use super::schedule::{LIMIT, Step, TWO_FILES};
-use super::{curve, layouts};
+use super::{curve, delays, layouts};
 use crate::running::Running;
 use crate::scenario::{Ends, Load};
 use crate::subject::{Boxes, Duty, Phase, Site, Subject};
@@ -365,6 +365,10 @@ impl Stand<'_> {
         let sink_cpu_s = number(&counts, "cpu_seconds") - number(sink_before, "cpu_seconds");
         value("sink_busy_share", sink_cpu_s.max(0.0) / seconds);
         value("connections", number(sent, "connections"));
+        if load.rate > 0.0 {
+            value("offered_per_second", load.rate);
+            value("late_share", number(sent, "late") / (messages + number(sent, "not_accepted")));
+        }
         if end.served_share < 1.0 {
             let percent = end.served_share * 100.0;
             let longest = load.longest;
@@ -378,6 +382,7 @@ impl Stand<'_> {
             ensure!(run.values[name].is_finite(), "{name} is no number");
         }
         curve::write(run, load, sent, &counts, &self.accepted)?;
+        delays::keep(run)?;
         warn(run);
         Ok(())
     }

@@ -73,8 +73,8 @@ pub fn compare(options: Options) -> Result<()> {
 /// Titles and questions of the scenarios that come along, for the report.
 pub fn abouts() -> Result<Abouts> {
     let about = |name: &str| {
-        let Scenario { title, question, .. } = Scenario::find(name)?;
-        Ok((name.to_string(), About { title, question, ..About::default() }))
+        let Scenario { title, question, delays, .. } = Scenario::find(name)?;
+        Ok((name.to_string(), About { title, question, delays, ..About::default() }))
     };
     scenario::names().into_iter().map(about).collect()
 }

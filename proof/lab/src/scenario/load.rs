@@ -69,6 +69,9 @@ pub struct Load {
     pub pipelining: bool,
     /// Messages a second over all sessions; 0: as fast as they are answered.
     pub rate: f64,
+    /// In percent of the greatest rate: of what the subject did in the same campaign at 100, where each session sends as
+    /// fast as it is answered. Takes the place of `rate`.
+    pub rate_percent: f64,
     /// To whom, with weights, where it is not for the subject to say.
     pub to: Vec<String>,
     /// The sender; empty: the source's own.
@@ -123,6 +126,7 @@ impl Default for Load {
             bdat: false,
             pipelining: false,
             rate: 0.0,
+            rate_percent: 100.0,
             to: Vec::new(),
             from: String::new(),
             spread: 0,

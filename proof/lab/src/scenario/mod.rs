@@ -44,6 +44,9 @@ pub struct Scenario {
     /// Whether it is found out what a message costs each process: the load, after a short one that is traced.
     #[serde(default)]
     pub cost: bool,
+    /// Whether it asks for delays as much as for its figure: tables and pictures show them first.
+    #[serde(default)]
+    pub delays: bool,
     /// What the source sends.
     #[serde(default)]
     pub load: Load,
@@ -94,6 +97,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("cost-local", include_str!("../../scenarios/cost-local.toml")),
     ("logging", include_str!("../../scenarios/logging.toml")),
     ("slow-disks", include_str!("../../scenarios/slow-disks.toml")),
+    ("latency", include_str!("../../scenarios/latency.toml")),
     ("minute", include_str!("../../scenarios/minute.toml")),
     ("directories", include_str!("../../scenarios/directories.toml")),
     ("disks", include_str!("../../scenarios/disks.toml")),

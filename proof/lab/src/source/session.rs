@@ -4,7 +4,7 @@
 
 use super::load::{Part, Plan, SharedTally, lock};
 use super::message::{Edges, Middle};
-use super::tally::{Accepted, Ending};
+use super::tally::{Accepted, Begun, Ending};
 use super::wire::{Patience, Wire};
 use crate::mark::WARM_UP;
 use std::io::{self, ErrorKind, Write as _};
@@ -38,12 +38,12 @@ pub async fn run(worker: Arc<Worker>, session: usize, part: Part) {
         edges: Edges::default(),
     };
     while let Some(next) = plan.next(part) {
+        // With a rate, waiting for a free session is part of the latency. How late we wake up is not.
+        let begun = Begun::new(Instant::now(), next.due);
         if let Some(due) = next.due {
             tokio::time::sleep_until(due.into()).await;
         }
-        // With a rate, waiting for a free session is part of the latency.
-        let begun = next.due.unwrap_or_else(Instant::now);
-        lock(&worker.tally).begin();
+        lock(&worker.tally).begin(begun);
         session.send(next.number, begun).await;
     }
     if let Some(connection) = session.kept.take() {
@@ -102,7 +102,7 @@ impl Session<'_> {
     }
 
     /// Tries until the message is accepted or its time is over.
-    async fn send(&mut self, number: u64, begun: Instant) {
+    async fn send(&mut self, number: u64, begun: Begun) {
         let give_up = Duration::from_secs(self.plan().options.retry);
         let first = Instant::now();
         loop {

@@ -38,6 +38,23 @@ pub struct Accepted {
     pub at: Instant,
 }
 
+/// When a message is taken up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Begun {
+    /// With a rate: when it was due.
+    at: Instant,
+    /// With a rate: so long it had been due when a session was free for it.
+    late: Duration,
+}
+
+impl Begun {
+    /// By a session that is free at `now`; without a time at which it is due, at once.
+    pub fn new(now: Instant, due: Option<Instant>) -> Begun {
+        let at = due.unwrap_or(now);
+        Begun { at, late: now.saturating_duration_since(at) }
+    }
+}
+
 /// One message that got its 250.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
@@ -55,6 +72,7 @@ pub struct Tally {
     /// When the last try ended.
     end: Instant,
     begun: u64,
+    late: u64,
     accepted: Vec<Promise>,
     recipients_refused: u64,
     bytes: u64,
@@ -94,6 +112,8 @@ pub struct Summary {
     bytes: u64,
     /// Messages begun that never got 250 (after all tries).
     pub not_accepted: u64,
+    /// Messages that were due before a session was free for them.
+    late: u64,
     refusals: BTreeMap<u16, u64>,
     ambiguous: u64,
     broken: u64,
@@ -120,6 +140,7 @@ impl Tally {
             start,
             end: start,
             begun: 0,
+            late: 0,
             accepted: Vec::new(),
             recipients_refused: 0,
             bytes: 0,
@@ -136,8 +157,9 @@ impl Tally {
     }
 
     /// A message is taken up.
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, begun: Begun) {
         self.begun += 1;
+        self.late += u64::from(!begun.late.is_zero());
     }
 
     /// A connection stands.
@@ -152,7 +174,7 @@ impl Tally {
     }
 
     /// One try of message `number`, which was taken up at `begun`, has ended.
-    pub fn count(&mut self, number: u64, ending: &Ending, begun: Instant) {
+    pub fn count(&mut self, number: u64, ending: &Ending, begun: Begun) {
         let now = match ending {
             Ending::Accepted(accepted) => accepted.at,
             _ => Instant::now(),
@@ -166,8 +188,10 @@ impl Tally {
                 row.errors += u64::from(accepted.refused);
                 self.bytes += accepted.bytes;
                 self.recipients_refused += u64::from(accepted.refused);
-                self.accept.record(accepted.at - accepted.sent);
-                self.latencies_us.push(sample_us(accepted.at - begun));
+                // What waited for a session would have been answered later by so much: else the slowest would be
+                // those of which the fewest are counted.
+                self.accept.record(accepted.at - accepted.sent + begun.late);
+                self.latencies_us.push(sample_us(accepted.at - begun.at));
                 let (recipients, at) = (accepted.recipients, accepted.at);
                 self.accepted.push(Promise { number, recipients, at });
                 return;
@@ -183,6 +207,7 @@ impl Tally {
     pub fn merge(&mut self, other: Tally) {
         self.end = self.end.max(other.end);
         self.begun += other.begun;
+        self.late += other.late;
         append(&mut self.accepted, other.accepted);
         self.recipients_refused += other.recipients_refused;
         self.bytes += other.bytes;
@@ -239,6 +264,7 @@ impl Tally {
             recipients_refused: self.recipients_refused,
             bytes: self.bytes,
             not_accepted: self.begun.saturating_sub(accepted),
+            late: self.late,
             refusals: self.refused,
             ambiguous: self.ambiguous,
             broken: self.broken,
@@ -282,8 +308,9 @@ mod tests {
         let endings =
             [Ending::Accepted(accepted), Ending::Refused(451), Ending::Ambiguous, Ending::Broken];
         for (number, ending) in endings.iter().enumerate() {
-            tally.begin();
-            tally.count(number as u64, ending, after(1));
+            let begun = Begun::new(after(1), None);
+            tally.begin(begun);
+            tally.count(number as u64, ending, begun);
         }
         let frame = Frame { run: 5, start, threads: 1, cpu: Duration::from_millis(1) };
         let mut file = Vec::new();
@@ -298,5 +325,26 @@ mod tests {
         assert_eq!((row.messages, row.bytes, row.errors), (1, 100, 4));
         assert!(summary.histograms.contains_key("accept"));
         assert!(!summary.histograms.contains_key("session"));
+        assert_eq!(summary.late, 0);
+    }
+
+    #[test]
+    fn what_a_message_waited_for_a_free_session_is_part_of_its_delay() {
+        let start = Moment::now();
+        let after = |ms| start.at() + Duration::from_millis(ms);
+        let mut tally = Tally::new(start.at(), Duration::from_secs(1));
+        // Due at 1, taken up at 41, sent at 42, answered at 45; and one that was taken up before it was due.
+        for (number, taken, due) in [(0, 41, 1), (1, 30, 40)] {
+            let begun = Begun::new(after(taken), Some(after(due)));
+            let (sent, at) = (after(42), after(45));
+            tally.begin(begun);
+            let accepted = Accepted { recipients: 1, refused: 0, bytes: 1, sent, at };
+            tally.count(number, &Ending::Accepted(accepted), begun);
+        }
+        assert_eq!(tally.accept.between_ms(2.9, 3.1), 1, "3 ms from the end of data");
+        assert_eq!(tally.accept.between_ms(42.9, 43.1), 1, "and 40 ms before that");
+        let frame = Frame { run: 5, start, threads: 1, cpu: Duration::ZERO };
+        let summary = tally.summary(&frame);
+        assert_eq!((summary.late, summary.latency_ms.unwrap().max), (1, 44.0));
     }
 }

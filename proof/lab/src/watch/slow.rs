@@ -8,6 +8,7 @@ use super::tracer::read_all;
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,7 +23,9 @@ const DELAY_MS_MAX: f64 = 60_000.0;
 pub struct SlowDisk {
     pipe: PathBuf,
     delay_us: u64,
-    lines: Option<JoinHandle<Moments>>,
+    lines: JoinHandle<Moments>,
+    /// The last one to close the pipe ends the reader.
+    writer: OwnedFd,
 }
 
 /// What was seen of a mailer's syncs.
@@ -38,14 +41,13 @@ impl SlowDisk {
         );
         let made = rustix::fs::mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0);
         made.with_context(|| pipe.display().to_string())?;
-        let path = pipe.to_path_buf();
-        // Opening a pipe waits for its other end.
-        let lines = std::thread::spawn(move || File::open(path).map(read_all).unwrap_or_default());
-        Ok(SlowDisk {
-            pipe: pipe.into(),
-            delay_us: (delay_ms * 1000.0).round() as u64,
-            lines: Some(lines),
-        })
+        // With both ends open here nobody waits for strace to come, and none comes too late.
+        let reader = open(pipe, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let writer = open(pipe, OFlags::WRONLY)?;
+        rustix::fs::fcntl_setfl(&reader, OFlags::empty())?;
+        let lines = std::thread::spawn(move || read_all(File::from(reader)));
+        let delay_us = (delay_ms * 1000.0).round() as u64;
+        Ok(SlowDisk { pipe: pipe.into(), delay_us, lines, writer })
     }
 
     /// The program and arguments by which the mailer is started. The kernel's filter (`--seccomp-bpf`) stops it at
@@ -64,16 +66,11 @@ impl SlowDisk {
     }
 
     /// Once the mailer has been killed, and strace with it.
-    pub fn finish(mut self) -> Result<Seen> {
-        let lines = self.lines.take().context("only this takes it")?;
-        self.release();
-        lines.join().map(Seen).ok().context("the reader of strace's lines has ended badly")
-    }
-
-    /// Opens the other end and closes it, should strace never have done so.
-    fn release(&self) {
-        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let _ = rustix::fs::open(&self.pipe, flags, Mode::empty()); // nobody reads any more
+    pub fn finish(self) -> Result<Seen> {
+        drop(self.writer);
+        let seen = self.lines.join().map(Seen);
+        let _ = std::fs::remove_file(&self.pipe); // in a directory that is emptied anyway
+        seen.ok().context("the reader of strace's lines has ended badly")
     }
 
     /// What it does, in words.
@@ -87,13 +84,9 @@ impl SlowDisk {
     }
 }
 
-impl Drop for SlowDisk {
-    fn drop(&mut self) {
-        if self.lines.is_some() {
-            self.release();
-        }
-        let _ = std::fs::remove_file(&self.pipe); // in a directory that is emptied anyway
-    }
+fn open(pipe: &Path, flags: OFlags) -> Result<OwnedFd> {
+    let opened = rustix::fs::open(pipe, flags | OFlags::CLOEXEC, Mode::empty());
+    opened.with_context(|| pipe.display().to_string())
 }
 
 impl Seen {

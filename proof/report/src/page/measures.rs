@@ -10,6 +10,7 @@ use crate::draw::{delay_us, escape, number};
 use crate::judge;
 use crate::latency::{Delays, PERCENTILES};
 use crate::plot::latency::meaning;
+use crate::plot::over::is_drawn;
 use crate::plot::{slopes, spoken_series};
 use std::collections::BTreeSet;
 
@@ -24,6 +25,7 @@ pub fn costs(campaign: &Campaign, section: &Section) -> String {
         .values()
         .flat_map(|group| &group.runs)
         .flat_map(|run| run.values.keys())
+        .filter(|name| !is_drawn(section, name))
         .collect();
     let first = COSTS.iter().filter_map(|name| all.iter().find(|known| known == &name).copied());
     let rest = all.iter().copied().filter(|name| !COSTS.contains(&name.as_str()));

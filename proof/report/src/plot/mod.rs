@@ -7,6 +7,7 @@ pub mod calls;
 mod dots;
 pub mod latency;
 mod lines;
+pub mod over;
 mod scatter;
 mod time;
 
@@ -52,6 +53,7 @@ pub struct Gallery {
 pub fn galleries(campaign: &Campaign, section: &Section) -> Vec<Gallery> {
     let answer = lines::gallery(campaign, section).or_else(|| bars::gallery(campaign, section));
     let rest = [
+        over::galleries(campaign, section),
         scatter::galleries(campaign, section),
         time::galleries(campaign, section),
         calls::gallery(campaign, section).into_iter().collect(),
