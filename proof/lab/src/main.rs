@@ -4,6 +4,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod budgets_command;
 mod campaign;
 mod costs;
 mod depth;
@@ -46,6 +47,8 @@ enum Tool {
     Costs(costs::Options),
     /// Fills a queue with a million messages or more, asks about it, kills it, opens it and drains it. Needs root.
     Depth(depth::Options),
+    /// Says which budgets the runs of campaigns meet, and which they miss.
+    Budgets(budgets_command::Options),
     /// Writes two files a message into queue directories, as in 2006, without a mailer.
     Layout(layout::Options),
     /// Says what this machine is, and how long its disk takes to sync.
@@ -83,6 +86,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().tool {
         Tool::Costs(options) => costs::run(&options),
         Tool::Depth(options) => depth::run(options),
+        Tool::Budgets(options) => budgets_command::run(options),
         Tool::Layout(options) => layout::command(options),
         Tool::Machine(options) => machine::run(options),
         Tool::Compare(options) => campaign::compare(options.or_all_compared()),

@@ -2,6 +2,7 @@
 //!
 //! Must never measure, or change what was measured: it reads lines and writes pages.
 
+use crate::budgets_command::of_lines;
 use anyhow::{Context, Result, ensure};
 use report::record::{self, Line};
 use report::{Abouts, Campaign, table};
@@ -25,6 +26,9 @@ pub struct Options {
     /// Print the tables, at most 100 columns wide; also done where nothing else is asked for
     #[arg(long)]
     text: bool,
+    /// Put the table of budgets at the head of the page: those of this file, or without one those that come along
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    budgets: Option<Option<PathBuf>>,
     /// Compare the others to this subject; else to the first that is a mailer
     #[arg(long, value_name = "SUBJECT")]
     reference: Option<String>,
@@ -39,7 +43,11 @@ pub fn run(options: Options, abouts: Abouts) -> Result<()> {
     let campaign = Campaign::new(&lines, &abouts, options.reference.as_deref())
         .with_context(|| names(&options.files))?;
     if let Some(page) = &options.html {
-        write(page, &report::html(&campaign, &options.title, &names(&options.files)))?;
+        let budgets = options.budgets.as_ref().map(|file| of_lines(file.as_deref(), &lines));
+        let budgets = budgets.transpose()?;
+        let source = names(&options.files);
+        let text = report::html_with_budgets(&campaign, budgets.as_ref(), &options.title, &source);
+        write(page, &text)?;
     }
     if let Some(directory) = &options.svg {
         std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;

@@ -81,3 +81,40 @@ fn an_empty_file_a_missing_one_and_an_unknown_reference_are_errors_that_say_so()
         assert!(said(&output).contains(expected), "{arguments:?}: {}", said(&output));
     }
 }
+
+#[test]
+fn budgets_are_judged_by_a_campaigns_file_and_stand_at_the_head_of_its_page() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, page) = (place.path().join("lines.jsonl"), place.path().join("page.html"));
+    let cell = synthetic::cell(&[
+        ("sessions", synthetic::number(10.0)),
+        ("per-connection", synthetic::number(1.0)),
+    ]);
+    let run = |(ordinal, subject, rate): (u32, &str, f64)| {
+        let value = rate + f64::from(ordinal);
+        let run = synthetic::run("inject", subject, cell.clone(), ordinal, value);
+        serde_json::to_string(&report::record::Line::Run(Box::new(run))).unwrap() + "\n"
+    };
+    let rounds = (0..10).flat_map(|ordinal| {
+        [("posthaste", 8000.0), ("postfix", 1700.0), ("limit", 10000.0)]
+            .map(|(subject, rate)| (ordinal, subject, rate))
+    });
+    std::fs::write(&path, rounds.map(run).collect::<String>()).unwrap();
+    let (path, page) = (path.to_str().unwrap(), page.to_str().unwrap());
+    let budgets = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste-lab"));
+        let output = command.arg("budgets").args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let table = budgets(&[path, "--md"]);
+    assert!(table.contains("| ≥ 70 % of the ceiling | 80.0 % |"), "{table}");
+    assert!(table.contains("missed, proven at 99.5 %"), "4.7 times is not five: {table}");
+    let rows = table.lines().filter(|line| line.contains("not measured")).count();
+    assert!(rows > 20, "{table}");
+    assert!(budgets(&[path]).contains("met at 99.5 %"));
+    assert!(budgets(&[]).contains("[[row]]"), "the file itself");
+    assert!(lab(&[path, "--html", page, "--budgets"]).status.success());
+    let text = std::fs::read_to_string(page).unwrap();
+    assert!(text.contains("The budgets") && text.contains("80.0 %"));
+}

@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod about;
+pub mod budget;
 mod campaign;
 mod csv;
 mod delay_table;
@@ -20,7 +21,7 @@ pub mod table;
 pub use about::{About, Abouts};
 pub use campaign::{Campaign, ReportError, Section};
 pub use csv::csv;
-pub use page::html;
+pub use page::{html, html_of_budgets, html_with_budgets};
 
 /// Every figure of a campaign as a file of its own: its name, and its text.
 pub fn figures(campaign: &Campaign) -> Vec<(String, String)> {

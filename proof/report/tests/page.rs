@@ -183,9 +183,9 @@ fn a_scenario_that_asks_for_delays_has_them_as_tables_and_over_its_factor() {
     let delays = figure(&with, "small-accept-p99-ms.svg");
     assert_eq!(delays.matches("class=\"run\"").count(), 4 * 3 * 2);
     let text = report::table::text(&with);
-    let rows = text.lines().filter(|line| line.contains("1,600 messages")).count();
-    assert_eq!(rows, 3 * 2, "400 messages a run, 4 runs: {text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains("1,600 messages")).collect();
+    assert_eq!(rows.len(), 3 * 2, "400 messages a run, 4 runs: {text}");
+    assert!(rows.iter().all(|row| row.chars().count() <= 100), "{text}");
     assert!(text.contains("from the end of a message to its 250"), "{text}");
     let section = &with.sections[0];
     let table = report::table::markdown(&with, section);

@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod bootstrap;
+mod bound;
 mod confidence;
 mod difference;
 mod dot_plot;
@@ -21,6 +22,7 @@ mod trend;
 pub use bootstrap::{
     bootstrap_median, bootstrap_median_ratio_of_pairs, bootstrap_ratio_of_medians,
 };
+pub use bound::{Bound, Keeping};
 pub use confidence::Confidence;
 pub use difference::{Difference, Test, Verdict, student, welch};
 pub use dot_plot::{SETS_MAX, SYMBOLS, WIDTH_DEFAULT, WIDTH_MAX, dot_plot};
