@@ -12,7 +12,7 @@ use report::record::Run;
 /// As in the names of values, and as shares.
 const SHARES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99_9", 0.999)];
 
-/// `accept_p50_ms`, ... `arrive_p99_9_ms`, as far as there are histograms.
+/// `accept_p50_ms`, ... `arrive_p99_9_ms`, `arrive_max_ms`, as far as there are histograms.
 pub fn keep(run: &mut Run) -> Result<()> {
     for kind in ["accept", "arrive"] {
         let Some(text) = run.histograms.get(kind) else { continue };
@@ -23,6 +23,7 @@ pub fn keep(run: &mut Run) -> Result<()> {
             let ms = delays.value_at_quantile(share) as f64 / 1000.0;
             run.values.insert(format!("{kind}_{name}_ms"), ms);
         }
+        run.values.insert(format!("{kind}_max_ms"), delays.max() as f64 / 1000.0);
     }
     Ok(())
 }

@@ -354,12 +354,6 @@ impl Stand<'_> {
         let served = if run.figure.unit.starts_with("recipients") { recipients } else { messages };
         let rate = served * end.served_share / seconds;
         let is_delay = run.figure.unit == "ms";
-        if load.ends == Ends::Delivered && load.messages == 1 {
-            let from_250 = (end.at_ns - number(sent, "end_ns")) / 1e9;
-            let rate =
-                if is_limit(self.subject) { rate } else { served * end.served_share / from_250 };
-            run.values.insert("per_second_after_250".into(), rate);
-        }
         run.value = Some(if is_delay { number(&counts["delay_ms"], "p90") } else { rate });
         let mut value = |name: &str, value: f64| run.values.insert(name.into(), value);
         value("served_share", end.served_share);
@@ -389,6 +383,11 @@ impl Stand<'_> {
         }
         curve::write(run, load, sent, &counts, &self.accepted)?;
         delays::keep(run)?;
+        if load.ends == Ends::Delivered && load.messages == 1 {
+            let last_s = run.values.get("arrive_max_ms").map(|ms| ms / 1e3);
+            let after = last_s.map_or(rate, |seconds| served * end.served_share / seconds);
+            run.values.insert("per_second_after_250".into(), after);
+        }
         warn(run);
         Ok(())
     }
