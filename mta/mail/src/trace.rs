@@ -16,30 +16,40 @@ pub fn received(
     recipient: Option<&Address>,
 ) -> Vec<u8> {
     let utf8 = matches!(origin.protocol, Protocol::Utf8Smtp | Protocol::Utf8Lmtp);
-    let mut line = String::from("Received: ");
+    // Not by the formatter: each message has one.
+    let mut line = String::with_capacity(RECEIVED_BYTES_USUAL);
+    line.push_str("Received: ");
     if origin.protocol != Protocol::Local {
-        let helo = if origin.helo.is_empty() { "unknown" } else { &origin.helo };
-        let _ = write!(line, "from {}", atom(helo, utf8));
+        line.push_str("from ");
+        push_atom(&mut line, if origin.helo.is_empty() { "unknown" } else { &origin.helo }, utf8);
         if let Some(client) = origin.client {
-            let _ = write!(line, " ({})", literal(client));
+            line.push_str(" (");
+            push_literal(&mut line, client);
+            line.push(')');
         }
         line.push_str("\r\n\t");
     }
-    let _ = write!(
-        line,
-        "by {} with {} id {id}",
-        atom(hostname, false),
-        protocol_word(origin.protocol)
-    );
+    line.push_str("by ");
+    push_atom(&mut line, hostname, false);
+    line.push_str(" with ");
+    line.push_str(protocol_word(origin.protocol));
+    let _ = write!(line, " id {id}");
     // Never in UTF-8: a field of ours must not keep the mail from a next hop that takes ASCII.
     let shown =
         recipient.map(Address::as_str).filter(|text| text.is_ascii() && is_shown_whole(text));
     if let Some(text) = shown {
-        let _ = write!(line, "\r\n\tfor <{text}>");
+        line.push_str("\r\n\tfor <");
+        line.push_str(text);
+        line.push('>');
     }
-    let _ = write!(line, ";\r\n\t{}\r\n", rfc5322_date(arrived));
+    line.push_str(";\r\n\t");
+    push_rfc5322_date(&mut line, arrived);
+    line.push_str("\r\n");
     line.into_bytes()
 }
+
+/// Room for the lines of most messages.
+const RECEIVED_BYTES_USUAL: usize = 192;
 
 /// `Return-Path:`, written once, at final delivery (RFC 5321 4.4).
 pub fn return_path(sender: &ReversePath) -> Vec<u8> {
@@ -54,20 +64,28 @@ pub fn delivered_to(recipient: &Address) -> Vec<u8> {
 /// A date and time as RFC 5322 3.3 writes it, in UTC. Before 1900, which the grammar cannot say,
 /// it stands still at 1900.
 pub fn rfc5322_date(wall: Wall) -> String {
+    let mut text = String::with_capacity(31);
+    push_rfc5322_date(&mut text, wall);
+    text
+}
+
+fn push_rfc5322_date(text: &mut String, wall: Wall) {
     const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let civil = Civil::of(wall.max(YEAR_1900));
-    format!(
-        "{}, {} {} {:04} {:02}:{:02}:{:02} +0000",
-        DAYS[civil.weekday as usize],
-        civil.day,
-        MONTHS[civil.month as usize - 1],
-        civil.year,
-        civil.hour,
-        civil.minute,
-        civil.second
-    )
+    text.push_str(DAYS[civil.weekday as usize]);
+    text.push_str(", ");
+    push_number(text, u64::from(civil.day), 1);
+    text.push(' ');
+    text.push_str(MONTHS[civil.month as usize - 1]);
+    text.push(' ');
+    push_number(text, civil.year.unsigned_abs(), 4);
+    for (mark, part) in [(' ', civil.hour), (':', civil.minute), (':', civil.second)] {
+        text.push(mark);
+        push_number(text, u64::from(part), 2);
+    }
+    text.push_str(" +0000");
 }
 
 /// A date and time as RFC 3339 writes it, in UTC, to the microsecond; for logs and tables.
@@ -163,11 +181,22 @@ fn date_of(day_number: i64) -> (i64, u8, u8) {
 const YEAR_1900: Wall = Wall::from_micros(-2_208_988_800_000_000);
 
 /// An address as RFC 5321 4.1.3 writes it.
-fn literal(address: IpAddr) -> String {
+fn push_literal(out: &mut String, address: IpAddr) {
+    out.push('[');
     match address.to_canonical() {
-        IpAddr::V4(v4) => format!("[{v4}]"),
-        IpAddr::V6(v6) => format!("[IPv6:{v6}]"),
+        IpAddr::V4(v4) => {
+            for (nth, octet) in v4.octets().into_iter().enumerate() {
+                if nth > 0 {
+                    out.push('.');
+                }
+                push_number(out, u64::from(octet), 1);
+            }
+        }
+        IpAddr::V6(v6) => {
+            let _ = write!(out, "IPv6:{v6}");
+        }
     }
+    out.push(']');
 }
 
 /// The word after `with` (RFC 3848, RFC 6531 4.3).
@@ -183,11 +212,13 @@ fn protocol_word(protocol: Protocol) -> &'static str {
 }
 
 /// A host name as one word: whatever could start a comment, a new clause or a new line is a `?`.
-fn atom(text: &str, utf8: bool) -> String {
+fn push_atom(out: &mut String, text: &str, utf8: bool) {
     let keep = |c: char| {
-        c.is_ascii_alphanumeric() || ".-_:[]".contains(c) || (utf8 && !c.is_ascii() && printable(c))
+        c.is_ascii_alphanumeric()
+            || matches!(c, '.' | '-' | '_' | ':' | '[' | ']')
+            || (utf8 && !c.is_ascii() && printable(c))
     };
-    text.chars().take(NAME_CHARS_MAX).map(|c| if keep(c) { c } else { '?' }).collect()
+    out.extend(text.chars().take(NAME_CHARS_MAX).map(|c| if keep(c) { c } else { '?' }));
 }
 
 /// An address is shown as it is or not at all: a changed one would be another address.
