@@ -163,7 +163,9 @@ impl Spool {
         }
         let deadline = now.monotonic + Duration::from_millis(self.settings.change_delay_ms_max);
         self.log.open.due_by(deadline);
-        self.log.open.urgent |= !group.messages.is_empty() && !group.moved;
+        if !group.messages.is_empty() && !group.moved {
+            self.log.open.since.get_or_insert(now.monotonic);
+        }
         for ready in &group.messages {
             self.append_message(ready, group.client, group.moved);
         }

@@ -7,6 +7,7 @@ use crate::format::batch::{self, BATCH_HEADER, RECORD_HEADER, RecordKind};
 use crate::format::message::Place;
 use crate::format::snapshot::Extra;
 use mail::{Instant, MessageId, TransactionId};
+use std::time::Duration;
 
 /// Stands for the batch's own segment in an [`Extra`] until that is known.
 pub(crate) const OWN_SEGMENT: u32 = u32::MAX;
@@ -54,6 +55,8 @@ pub(crate) struct Batch {
     pub urgent: bool,
     /// Latest time at which it must be written.
     pub deadline: Option<Instant>,
+    /// When the first message came whose sender waits for it.
+    pub since: Option<Instant>,
 }
 
 impl Batch {
@@ -71,6 +74,7 @@ impl Batch {
             messages: 0,
             urgent: false,
             deadline: None,
+            since: None,
         }
     }
 
@@ -95,8 +99,10 @@ impl Batch {
         self.deadline = Some(self.deadline.map_or(at, |deadline| deadline.min(at)));
     }
 
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
-        !self.is_empty() && (self.urgent || self.deadline.is_some_and(|deadline| deadline <= now))
+    /// When it is to be written, where its messages wait for company for so long.
+    pub(crate) fn due_at(&self, patience: Duration) -> Option<Instant> {
+        let for_senders = self.since.map(|since| since + patience);
+        for_senders.into_iter().chain(self.deadline).min()
     }
 
     /// Takes the clients' messages out: their records become chunks that nothing refers to, so

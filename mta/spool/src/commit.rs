@@ -10,8 +10,9 @@ use crate::format::segment::Kind;
 use crate::format::snapshot::Extra;
 use crate::format::{BLOCK, aligned};
 use crate::io::{Class, File, Io, IoDone, Work};
+use crate::rhythm::Rhythm;
 use crate::{Output, Spool};
-use mail::{Durable, Now};
+use mail::{Durable, Instant, Now};
 use std::collections::VecDeque;
 
 /// Buffers kept for the next batches.
@@ -39,6 +40,7 @@ pub(crate) struct Lane {
     pub void_batch: Option<u64>,
     pub next_commit: u64,
     pub buffers: Vec<Vec<u8>>,
+    pub rhythm: Rhythm,
 }
 
 /// The segment a lane writes, and where in it.
@@ -59,6 +61,7 @@ pub(crate) struct Flight {
     pub offset: u32,
     pub commit: u64,
     pub batch: Batch,
+    pub began: Instant,
     /// Another sync of the same segment failed meanwhile: success proves nothing.
     pub doomed: bool,
 }
@@ -76,6 +79,7 @@ impl Lane {
             void_batch: None,
             next_commit,
             buffers: Vec::new(),
+            rhythm: Rhythm::default(),
         }
     }
 
@@ -93,6 +97,13 @@ impl Lane {
         let mut full = std::mem::replace(&mut self.open, fresh);
         full.urgent = true;
         self.closed.push_back(full);
+    }
+
+    /// When the gathering batch is to be written, if there is anything in it to be written.
+    pub(crate) fn due_at(&self) -> Option<Instant> {
+        let under_way = self.flights.iter().map(|flight| flight.batch.messages).max();
+        let patience = self.rhythm.patience(self.open.messages, under_way.unwrap_or(0));
+        self.open.due_at(patience).filter(|_| !self.open.is_empty())
     }
 
     pub(crate) fn batches(&self) -> impl Iterator<Item = &Batch> {
@@ -139,7 +150,9 @@ impl Spool {
         };
         let lane = self.lane(kind);
         let alone = lane.void_batch.is_some() && !lane.flights.is_empty();
-        let due = !lane.closed.is_empty() || lane.open.is_due(now.monotonic);
+        let urgent = lane.open.urgent && !lane.open.is_empty();
+        let gathered = lane.due_at().is_some_and(|at| at <= now.monotonic);
+        let due = !lane.closed.is_empty() || urgent || gathered;
         if !due || alone || !lane.failed.is_empty() || lane.flights.len() >= limit {
             return None;
         }
@@ -147,11 +160,11 @@ impl Spool {
             lane.close();
             self.number_batches();
         }
-        self.launch(kind)
+        self.launch(kind, now)
     }
 
     /// Gives the oldest closed batch its place and sends it off; `None` if there is no segment.
-    fn launch(&mut self, kind: Kind) -> Option<Io> {
+    fn launch(&mut self, kind: Kind, now: Now) -> Option<Io> {
         let bytes = aligned(self.lane(kind).closed.front()?.buffer.len(), BLOCK) as u32;
         let active = self.place_for(kind, bytes)?;
         let io = self.next_io();
@@ -176,7 +189,8 @@ impl Spool {
         let buffer = std::mem::take(&mut batch.buffer);
         let Active { slot, epoch, offset, .. } = active;
         let last_record = batch.last_record;
-        lane.flights.push(Flight { io, slot, epoch, offset, commit, batch, doomed: false });
+        let began = now.monotonic;
+        lane.flights.push(Flight { io, slot, epoch, offset, commit, batch, began, doomed: false });
         self.segments.note_batch(slot, last_record);
         self.segments.hold(slot);
         self.usage.syncs += 1;
@@ -228,6 +242,8 @@ impl Spool {
     /// The sync has come back: here, and nowhere else in this crate, messages become durable.
     fn settle(&mut self, flight: Flight, kind: Kind, now: Now) {
         let mut batch = flight.batch;
+        let took = now.monotonic.since(flight.began);
+        self.lane(kind).rhythm.settled(took, batch.messages);
         self.usage.commits += 1;
         self.usage.commit_bytes += batch.buffer.len() as u64;
         self.usage.messages_committed += u64::from(batch.messages);

@@ -23,6 +23,7 @@ mod open;
 mod read;
 pub mod recover;
 mod retire;
+mod rhythm;
 mod segments;
 mod settings;
 mod snapshot;

@@ -162,7 +162,7 @@ impl Spool {
         let can_start = self.log.flights.len() < self.settings.commits_in_flight
             && self.log.closed.is_empty()
             && self.log.failed.is_empty();
-        let deadline = self.log.open.deadline.filter(|_| can_start);
+        let deadline = self.log.due_at().filter(|_| can_start);
         // While broken nothing is due before the next attempt.
         let commit = if broken.is_some() { broken } else { deadline };
         let due = commit.into_iter().chain(self.supply.retry_at).chain(self.snapshots.retry_at);
