@@ -5,6 +5,7 @@
 use crate::support::{token, until};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// An attached strace.
 pub struct Strace {
@@ -83,10 +84,22 @@ impl Strace {
     fn end(&mut self) {
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
             crate::support::daemon::signal_to(self.child.id(), libc::SIGINT);
-            let _ = self.child.wait();
+            let deadline = Instant::now() + DETACH_TIME_MAX;
+            while self.child.try_wait().is_ok_and(|status| status.is_none()) {
+                if Instant::now() > deadline {
+                    let _ = self.child.kill();
+                    let _ = self.child.wait();
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 }
+
+/// strace that is told to let go while its process dies can wait for the first thread, which is
+/// reaped after all others only, for ever.
+const DETACH_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl Drop for Strace {
     fn drop(&mut self) {
