@@ -23,6 +23,8 @@ use world::real::faults::{self, Point};
 
 /// How long a client that has been told goodbye may take to close, so that it can read why.
 const LINGER: Duration = Duration::from_millis(500);
+/// Replies that gather before they are sent: 64 KiB of EHLOs have twenty times their size in replies.
+const REPLIES_BYTES_MAX: usize = 8 << 10;
 /// How long DATA waits for a queue process that is being started again.
 const QUEUE_WAIT: Duration = Duration::from_secs(10);
 
@@ -114,7 +116,7 @@ impl Conversation {
                 }
             }
             // The replies to commands that came together go together (RFC 2920 3.2).
-            if self.offer_kept() {
+            if self.session.output().len() < REPLIES_BYTES_MAX && self.offer_kept() {
                 continue;
             }
             self.flush(false).await?;
