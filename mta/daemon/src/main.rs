@@ -1,6 +1,8 @@
 //! `posthaste`, also when it is called as `sendmail`, `mailq` or `newaliases`. Must never hold more
 //! than the names of the functions behind the commands: the command line is a library, so that it
-//! can be tested.
+//! can be tested; and the allocator, which is a matter of a program and not of its library.
+
+mod allocator;
 
 use daemon::cli::{self, Wiring};
 use daemon::process;

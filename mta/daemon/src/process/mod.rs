@@ -21,6 +21,10 @@ pub fn role(name: &str) -> ExitCode {
         crate::log::complain(&format!("{name} is not the name of a role"));
         return ExitCode::from(64); // EX_USAGE
     };
+    // What `top` and `pkill` go by; else it is the name of what was started: `exe`.
+    if let Ok(comm) = std::ffi::CString::new(format!("posthaste-{name}")) {
+        let _ = rustix::thread::set_name(&comm);
+    }
     if role == Role::Config {
         return match config::role() {
             Ok(()) => ExitCode::SUCCESS,
