@@ -13,5 +13,4 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 /// thread that works and some that wait for the disk; things up to 64 KiB, a staged piece, from the
 /// thread's cache; no pages of 2 MiB, which a process that holds ten sessions would pay for.
 #[unsafe(export_name = "_rjem_malloc_conf")]
-static SETTINGS: &[u8; 59] =
-    b"narenas:1,tcache_max:65536,thp:never,metadata_thp:disabled\0";
+static SETTINGS: &[u8; 59] = b"narenas:1,tcache_max:65536,thp:never,metadata_thp:disabled\0";

@@ -19,13 +19,13 @@ impl Scheduler {
         self.count_out(message);
         let job = self.one_of(parts);
         let epoch = self.destinations[at].epoch;
-        let (attempt, flight) =
-            self.take_flight(Flight { attempt: 0, job, epoch, suspect: false, doubtful: false });
+        let began = self.clock.nanos();
+        let flight = Flight { attempt: 0, job, epoch, suspect: false, doubtful: false, began };
+        let (attempt, flight) = self.take_flight(flight);
         self.enter(job, To::Flight(flight));
         self.count_in(message);
         let limits = self.limits_at(at);
-        let nanos = self.clock.nanos();
-        self.destinations[at].begin(&limits, nanos);
+        self.destinations[at].begin(&limits, began);
         self.refresh(at);
         Some(attempt)
     }

@@ -39,6 +39,8 @@ pub(crate) struct Destination {
     pub flags: u8,
     /// Of each class, how many went ahead of lower ones in a row.
     pub runs: [u8; CLASSES - 1],
+    /// Attempts that it was given since its turn, because it went on.
+    pub went_on: u8,
     /// Lanes that were let in at the head of the ring, and how many such went in a row.
     pub let_in: u8,
     pub let_in_run: u8,
@@ -67,6 +69,8 @@ pub(crate) const ANSWERS: u8 = 8;
 pub(crate) const PARKED: [u8; 2] = [16, 32];
 /// It takes mail for other domains than the one it is named after.
 pub(crate) const ROUTED: u8 = 64;
+/// It goes on before others have their turn.
+pub(crate) const GOES_ON: u8 = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct Sorted {
@@ -208,6 +212,7 @@ impl Default for Destination {
             epoch: 0,
             flags: 0,
             runs: [0; CLASSES - 1],
+            went_on: 0,
             let_in: 0,
             let_in_run: 0,
             roll: NONE,

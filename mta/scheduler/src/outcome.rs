@@ -20,8 +20,9 @@ impl Scheduler {
     pub fn outcome(&mut self, attempt: AttemptId, outcomes: &[(u32, Outcome)], now: Now) {
         self.clock.set(now);
         let Some(flight) = self.land(attempt) else { return };
-        self.learn(&flight, outcomes);
+        let health = self.learn(&flight, outcomes);
         let job = flight.job;
+        let destination = self.jobs[job].destination;
         let message = self.jobs[job].message;
         self.messages[message].losses = 0;
         let mut record = Record::new(self.messages[message].id);
@@ -30,6 +31,9 @@ impl Scheduler {
         self.settle(job, outcomes, &mut record);
         self.close_or_count(message, &mut record);
         self.record(record);
+        if health == Health::Reached {
+            self.go_on(destination, flight.began);
+        }
     }
 
     /// The process that made an attempt died: it is made again soon, and does not count, unless
@@ -51,7 +55,7 @@ impl Scheduler {
         self.refresh(self.jobs[job].destination);
     }
 
-    fn learn(&mut self, flight: &Flight, outcomes: &[(u32, Outcome)]) {
+    fn learn(&mut self, flight: &Flight, outcomes: &[(u32, Outcome)]) -> Health {
         let at = self.jobs[flight.job].destination;
         let health = Health::of(outcomes.iter().map(|(_, outcome)| outcome));
         let limits = self.limits_at(at);
@@ -65,6 +69,7 @@ impl Scheduler {
             let old = std::mem::replace(&mut self.destinations[at].last_failure, new);
             self.reports.release(old);
         }
+        health
     }
 
     /// Sorts the recipients of a transaction by what became of them.

@@ -4,7 +4,7 @@
 
 use crate::chance::Chance;
 use crate::clock::{Clock, wall_seconds};
-use crate::destination::{Destination, IDLE, IN_TURN, PARKED};
+use crate::destination::{Destination, GOES_ON, IDLE, IN_TURN, PARKED};
 use crate::due::Wheel;
 use crate::job::To;
 use crate::lanes::Lanes;
@@ -71,6 +71,8 @@ pub struct Scheduler {
     /// Destinations that may have an attempt: those with a light sender's mail, then all.
     pub(crate) turns: [VecDeque<u32>; 2],
     pub(crate) light_run: u8,
+    /// Those whose next hop has just taken mail, quickly: their connection is used again before it is another's turn.
+    pub(crate) going_on: VecDeque<u32>,
     /// Those whose turn had come when too many others were in flight of whom nobody knows
     /// whether they answer.
     pub(crate) parked: [VecDeque<u32>; 2],
@@ -104,6 +106,8 @@ pub(crate) struct Flight {
     pub suspect: bool,
     /// Nobody knew whether the destination answers.
     pub doubtful: bool,
+    /// Monotonic nanoseconds.
+    pub began: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -141,6 +145,7 @@ impl Scheduler {
             turns: Default::default(),
             light_run: 0,
             parked: Default::default(),
+            going_on: VecDeque::new(),
             standing: BTreeSet::new(),
             number: 0,
             routed: VecDeque::new(),
@@ -350,7 +355,7 @@ impl Scheduler {
         if found.jobs > 0 {
             return;
         }
-        if found.flags & (IN_TURN[0] | IN_TURN[1] | PARKED[0] | PARKED[1]) != 0 {
+        if found.flags & (IN_TURN[0] | IN_TURN[1] | PARKED[0] | PARKED[1] | GOES_ON) != 0 {
             // Its turn comes first; until then it stays remembered.
             found.flags |= IDLE;
             self.destinations_idle.push_back(destination);

@@ -7,8 +7,8 @@ mod common;
 use common::*;
 use mail::{Change, Enhanced, NextHop, Notify, Outcome, Stage};
 use scheduler::{
-    DestinationLimits, HeldBy, NoticeKind, Order, Output, Record, Retry, Settings, SilentBecause,
-    State,
+    DestinationId, DestinationLimits, HeldBy, NoticeKind, Order, Output, Record, Retry, Settings,
+    SilentBecause, State,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -333,6 +333,54 @@ fn destinations_take_turns_under_the_total_limit() {
     }
     assert_eq!(counts.len(), 10);
     assert!(counts.values().all(|count| *count >= 5), "{counts:?}");
+}
+
+/// To whom attempts go, one at a time, while two destinations have much mail of one sender; each takes so long.
+fn in_turn(attempts: usize, each: Duration, hop: &dyn Fn(u64) -> NextHop) -> Vec<DestinationId> {
+    let mut bench = Bench::new(Settings { attempts_in_flight_max: 1, ..plain() });
+    for id in 0..400u64 {
+        bench.send(mail(id + 1, "a@a.test", &["x@d.test"]).hop(hop(id % 2)));
+    }
+    (0..attempts)
+        .map(|_| {
+            let attempt = bench.attempts().remove(0);
+            bench.pass(each);
+            bench.answer(&attempt, delivered());
+            attempt.destination
+        })
+        .collect()
+}
+
+fn lengths(of: &[DestinationId]) -> Vec<usize> {
+    of.chunk_by(|one, next| one == next).map(<[_]>::len).collect()
+}
+
+#[test]
+fn a_destination_that_takes_mail_quickly_goes_on_until_others_have_their_turn() {
+    let remote = |id| mx(if id == 0 { "d0.test" } else { "d1.test" });
+    let quick = in_turn(64, Duration::from_millis(10), &remote);
+    assert_eq!(lengths(&quick), [16, 16, 16, 16], "a connection takes sixteen messages");
+    let slow = in_turn(64, Duration::from_millis(300), &remote);
+    assert_eq!(lengths(&slow), [1; 64], "one that is slow does not hold others up");
+    let mixed = |id| if id == 0 { NextHop::Local } else { mx("d1.test") };
+    let mixed = in_turn(34, Duration::from_millis(10), &mixed);
+    assert_eq!(lengths(&mixed), [1, 16, 1, 16], "to a mailbox there is no connection");
+}
+
+#[test]
+fn light_senders_go_before_a_destination_that_goes_on() {
+    let mut bench = Bench::new(Settings { attempts_in_flight_max: 1, ..plain() });
+    for id in 0..400u64 {
+        bench.send(mail(id + 1, "a@a.test", &["x@d0.test"]));
+    }
+    for _ in 0..3 {
+        let attempt = bench.attempts().remove(0);
+        bench.answer(&attempt, delivered());
+    }
+    let flying = bench.attempts().remove(0);
+    let letter = bench.send(mail(1_000, "friend@b.test", &["x@d1.test"]));
+    bench.answer(&flying, delivered());
+    assert_eq!(bench.attempts()[0].message, letter);
 }
 
 #[test]
