@@ -4,7 +4,7 @@
 //! Must never decide about mail: it carries out what the line says.
 
 use super::Sockets;
-use super::office::{Job, Office, Slot, Waiting};
+use super::office::{IDLE_GRACE, Job, Office, Slot, Waiting};
 use delivery::resolve::{Answer, Question};
 use delivery::route::{Target, Where};
 use delivery::{Input, Line, Output};
@@ -278,13 +278,14 @@ impl Connection {
         let now = self.now.monotonic;
         let since = *self.idle_since.get_or_insert(now);
         let tired = now.since(since) >= self.office.setup.idle;
-        let unwanted = self.slot.must_end.get() || self.office.is_starved();
+        let starved = self.office.is_starved() && now.since(since) >= IDLE_GRACE;
+        let unwanted = self.slot.must_end.get() || starved;
         if spent || tired || unwanted || self.office.draining.get() {
             self.office.not_idle(&self.hop, &self.slot);
             self.session(client::Input::Quit);
             return true;
         }
-        self.office.idle(&self.hop, &self.slot);
+        self.office.idle(&self.hop, &self.slot, since);
         false
     }
 }

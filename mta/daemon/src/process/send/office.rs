@@ -9,9 +9,10 @@ use link::send::{Attempt, SenderEnd, SenderEvent};
 use mail::{Instant, NextHop, Now, Outcome};
 use smtp::client::Message;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::task::Waker;
+use std::time::Duration;
 use tokio::sync::Notify;
 use world::real;
 use world::real::faults::{self, Point};
@@ -46,6 +47,10 @@ struct Destination {
     idle: Vec<Rc<Slot>>,
 }
 
+/// While others wait for a place, an idle connection has this long to be given its next message: queue has to hear of
+/// the last one's end first.
+pub const IDLE_GRACE: Duration = Duration::from_millis(20);
+
 /// The post box of one connection's task.
 #[derive(Debug, Default)]
 pub struct Slot {
@@ -58,6 +63,8 @@ pub struct Slot {
     pub fetching: Cell<Option<(u64, mail::MessageId, u64, u32)>>,
     /// Its place is needed for another next hop.
     pub must_end: Cell<bool>,
+    /// Its number among the idle, and since when.
+    idle: Cell<Option<(u64, Instant)>>,
 }
 
 impl Slot {
@@ -92,6 +99,9 @@ pub struct Office {
     starved: RefCell<VecDeque<NextHop>>,
     slots: RefCell<HashMap<u64, Rc<Slot>>>,
     slot_next: Cell<u64>,
+    /// Connections without work, the longest idle first.
+    idle: RefCell<BTreeMap<u64, Rc<Slot>>>,
+    idle_next: Cell<u64>,
     /// Which slot has an attempt that fetches.
     fetchers: RefCell<HashMap<u64, Rc<Slot>>>,
     connections: Cell<usize>,
@@ -112,6 +122,8 @@ impl Office {
             starved: RefCell::default(),
             slots: RefCell::default(),
             slot_next: Cell::new(0),
+            idle: RefCell::default(),
+            idle_next: Cell::new(0),
             fetchers: RefCell::default(),
             connections: Cell::new(0),
             draining: Cell::new(false),
@@ -197,7 +209,10 @@ impl Office {
             let idle = destination.idle.pop();
             if idle.is_some() || destination.connections >= most {
                 destination.waiting.push_back(waiting);
-                return idle.iter().for_each(|slot| slot.wake());
+                return idle.iter().for_each(|slot| {
+                    self.leave_idle(slot);
+                    slot.wake();
+                });
             }
         }
         let hop = hop.clone();
@@ -217,12 +232,8 @@ impl Office {
         }
         if self.connections.get() >= self.setup.connections_max {
             self.starved.borrow_mut().push_back(hop.clone());
-            let idle = destinations.values_mut().find_map(|other| other.idle.pop());
-            if let Some(slot) = idle {
-                slot.must_end.set(true);
-                slot.wake();
-            }
-            return;
+            drop(destinations);
+            return self.make_room();
         }
         let Some(first) = destination.waiting.pop_front() else { return };
         destination.connections += 1;
@@ -281,11 +292,19 @@ impl Office {
     }
 
     /// The connection has nothing to do.
-    pub fn idle(&self, hop: &NextHop, slot: &Rc<Slot>) {
-        if let Some(destination) = self.destinations.borrow_mut().get_mut(hop)
-            && !destination.idle.iter().any(|other| Rc::ptr_eq(other, slot))
-        {
+    pub fn idle(&self, hop: &NextHop, slot: &Rc<Slot>, since: Instant) {
+        if slot.idle.get().is_some() {
+            return;
+        }
+        if let Some(destination) = self.destinations.borrow_mut().get_mut(hop) {
             destination.idle.push(Rc::clone(slot));
+        }
+        let number = self.idle_next.get();
+        self.idle_next.set(number + 1);
+        slot.idle.set(Some((number, since)));
+        self.idle.borrow_mut().insert(number, Rc::clone(slot));
+        if self.is_starved() {
+            self.make_room();
         }
     }
 
@@ -293,6 +312,25 @@ impl Office {
     pub fn not_idle(&self, hop: &NextHop, slot: &Rc<Slot>) {
         if let Some(destination) = self.destinations.borrow_mut().get_mut(hop) {
             destination.idle.retain(|other| !Rc::ptr_eq(other, slot));
+        }
+        self.leave_idle(slot);
+    }
+
+    fn leave_idle(&self, slot: &Slot) {
+        if let Some((number, _)) = slot.idle.take() {
+            self.idle.borrow_mut().remove(&number);
+        }
+    }
+
+    /// Ends the connection that has been idle for longest, unless its next message may be on the way.
+    fn make_room(&self) {
+        let now = self.now().monotonic;
+        let longest = self.idle.borrow().first_key_value().map(|(_, slot)| Rc::clone(slot));
+        let Some(slot) = longest else { return };
+        if slot.idle.get().is_some_and(|(_, since)| now.since(since) >= IDLE_GRACE) {
+            self.leave_idle(&slot);
+            slot.must_end.set(true);
+            slot.wake();
         }
     }
 
