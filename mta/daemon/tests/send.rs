@@ -263,6 +263,22 @@ fn at_most_so_many_connections_go_to_one_hop_and_over_all() {
 }
 
 #[test]
+fn the_longest_idle_connection_makes_room_for_another_next_hop() {
+    let sinks: Vec<Sink> = (0..3).map(|_| Sink::start(Script::default())).collect();
+    let mut queue = Queue::start_with(2);
+    // To each of these in turn; what is idle has its rest between them.
+    for (number, sink) in (1u64..).zip([0, 1, 2, 1, 2, 0]) {
+        queue.give(attempt(number, sinks[sink].port, &["a@sink.test"], 3), b"a\r\n");
+        assert_eq!(summary(&queue.result()), "3 D End 250");
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    let connections = |sink: &Sink| sink.mails().iter().map(|mail| mail.connection).collect();
+    let connections: Vec<Vec<usize>> = sinks.iter().map(connections).collect();
+    assert_eq!(connections, [vec![0, 1], vec![0, 0], vec![0, 0]], "only the first one had to go");
+    queue.stop();
+}
+
+#[test]
 fn a_dead_next_hop_defers_at_connect_and_a_name_of_the_hosts_file_is_found() {
     let sink = Sink::start(Script::default());
     let mut queue = Queue::start();

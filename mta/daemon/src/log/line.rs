@@ -16,6 +16,10 @@ pub(super) struct Line {
     text: String,
     /// A field had no room; said at the end.
     is_cut: bool,
+    /// Where the last field begins.
+    last: usize,
+    /// Where the field stands that `end_each` adds.
+    gap: usize,
 }
 
 impl Line {
@@ -34,18 +38,40 @@ impl Line {
                 verb.name()
             ),
         };
-        Line { format: style.format, text, is_cut: false }
+        Line { format: style.format, is_cut: false, last: text.len(), gap: text.len(), text }
     }
 
     /// The finished line with its end.
     pub(super) fn end(mut self) -> String {
-        let cut = self.is_cut;
-        match self.format {
-            Format::Text => self.text.push_str(if cut { " cut=yes\n" } else { "\n" }),
-            Format::Json => self.text.push_str(if cut { ",\"cut\":true}\n" } else { "}\n" }),
-        }
+        self.text.push_str(end(self.format, self.is_cut));
         debug_assert!(self.text.len() <= LINE_BYTES_MAX);
         self.text
+    }
+
+    /// The next field is the one in which the lines of `end_each` differ.
+    pub(super) fn leave_gap(&mut self) {
+        self.gap = self.text.len();
+    }
+
+    /// The finished lines, one for each value, all else the same. Where one is too long, its last fields go.
+    pub(super) fn end_each<'a>(self, key: &str, values: impl Iterator<Item = &'a str>) -> String {
+        let (head, tail) = self.text.split_at(self.gap);
+        let shorter = &tail[..self.last.saturating_sub(self.gap)];
+        let mut own =
+            Line { format: self.format, text: String::new(), is_cut: false, last: 0, gap: 0 };
+        let mut lines = String::with_capacity(values.size_hint().0 * (self.text.len() + 64));
+        for value in values {
+            own.text.clear();
+            own.is_cut = false;
+            own.text(key, value);
+            let room = (LINE_BYTES_MAX - CUT_BYTES).saturating_sub(head.len() + own.text.len());
+            let fits = [tail, shorter].into_iter().find(|tail| tail.len() <= room);
+            let is_cut = self.is_cut || own.is_cut || fits != Some(tail);
+            [head, &own.text, fits.unwrap_or_default(), end(self.format, is_cut)]
+                .into_iter()
+                .for_each(|part| lines.push_str(part));
+        }
+        lines
     }
 
     /// A value of ours that needs no quotes.
@@ -110,7 +136,19 @@ impl Line {
         if self.text.len() > LINE_BYTES_MAX - CUT_BYTES {
             self.text.truncate(before);
             self.is_cut = true;
+        } else {
+            self.last = before;
         }
+    }
+}
+
+/// What ends a line, and says that something has had no room in it.
+fn end(format: Format, is_cut: bool) -> &'static str {
+    match (format, is_cut) {
+        (Format::Text, false) => "\n",
+        (Format::Text, true) => " cut=yes\n",
+        (Format::Json, false) => "}\n",
+        (Format::Json, true) => ",\"cut\":true}\n",
     }
 }
 

@@ -219,6 +219,11 @@ impl Event<'_> {
         self.with(|line| line.text("to", &["<", recipient.as_str(), ">"].concat()))
     }
 
+    /// RCPT TO of each recipient, whom `emit_to` names.
+    pub fn to_each(self) -> Self {
+        self.with(Line::leave_gap)
+    }
+
     /// The other side of an attempt: `host[address]:port`, or a mailbox.
     pub fn relay(self, peer: &str) -> Self {
         self.with(|line| line.text("relay", peer))
@@ -273,6 +278,16 @@ impl Event<'_> {
     pub fn emit(self) {
         if let (Some(line), Some(shared)) = (self.line, &self.log.shared) {
             shared.put(&line.end());
+        }
+    }
+
+    /// Tells it once for each recipient, where `to_each` stands; all else is the same. A list of thousands has as many
+    /// lines, and this is what they cost.
+    pub fn emit_to<'a>(self, recipients: impl Iterator<Item = &'a Address>) {
+        if let (Some(line), Some(shared)) = (self.line, &self.log.shared) {
+            let addresses: Vec<String> =
+                recipients.map(|to| ["<", to.as_str(), ">"].concat()).collect();
+            shared.put(&line.end_each("to", addresses.iter().map(String::as_str)));
         }
     }
 

@@ -51,6 +51,63 @@ fn an_event_is_one_line_that_people_can_read() {
     assert_eq!(lines.len(), 1);
 }
 
+/// The same attempt for each of these recipients, told at once.
+fn attempt_to(log: &Log, recipients: &[Address], relay: &str, reply: &str) {
+    log.event(Verb::Attempt)
+        .id(MessageId(33))
+        .to_each()
+        .relay(relay)
+        .status("delivered")
+        .reply(&Reply::plain(250, reply))
+        .emit_to(recipients.iter());
+}
+
+#[test]
+fn lines_to_many_recipients_are_those_that_each_would_have_had() {
+    let recipients: Vec<Address> = ["joe@dest.example", "\"a b\"@dest.example", "é@dest.example"]
+        .iter()
+        .map(|text| Address::parse(text, true).unwrap())
+        .collect();
+    for style in [TEXT, JSON] {
+        for reply in ["ok", &"x".repeat(990), &"\u{1}".repeat(990)] {
+            let relay = "r".repeat(900);
+            let without_time = |line: &String| line.split_once("attempt").unwrap().1.to_owned();
+            let at_once = lines(style, |log| attempt_to(log, &recipients, &relay, reply));
+            let each = lines(style, |log| {
+                for recipient in &recipients {
+                    log.event(Verb::Attempt)
+                        .id(MessageId(33))
+                        .to(recipient)
+                        .relay(&relay)
+                        .status("delivered")
+                        .reply(&Reply::plain(250, reply))
+                        .emit();
+                }
+            });
+            let texts = |lines: &[String]| lines.iter().map(without_time).collect::<Vec<_>>();
+            assert_eq!(texts(&at_once), texts(&each));
+            assert_eq!(at_once.len(), 3);
+        }
+    }
+}
+
+#[test]
+fn a_recipient_that_makes_a_line_too_long_costs_it_its_last_field() {
+    let recipient = Address::parse(&format!("{}@dest.example", "é".repeat(30)), true).unwrap();
+    for length in 870..=999 {
+        let (relay, reply) = ("r".repeat(999), "\u{1}".repeat(length / 3));
+        let lines = lines(JSON, |log| {
+            attempt_to(log, &[recipient.clone(), recipient.clone()], &relay, &reply);
+        });
+        for line in &lines {
+            assert!(line.len() < line::LINE_BYTES_MAX, "{}", line.len());
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(value["to"].is_string() && value["status"] == "delivered", "{value}");
+            assert_eq!(value["cut"].is_null(), value["reply"].is_string(), "{value}");
+        }
+    }
+}
+
 #[test]
 fn an_event_is_one_object_that_machines_can_read() {
     let lines = lines(JSON, |log| attempt(log, "o\"k\n"));

@@ -29,16 +29,26 @@ struct State {
 }
 
 impl Shared {
-    /// Adds a line, or counts it as dropped.
-    pub(super) fn put(&self, line: &str) {
+    /// Adds lines, and counts those that have no room as dropped.
+    pub(super) fn put(&self, lines: &str) {
+        let lines = lines.as_bytes();
         let mut state = self.lock();
-        if state.buffer.len() + line.len() > BUFFER_BYTES_MAX {
-            state.dropped_untold += 1;
-            state.dropped_total += 1;
+        let was_empty = state.buffer.is_empty();
+        let room = BUFFER_BYTES_MAX - state.buffer.len();
+        let fitting = if lines.len() <= room {
+            lines.len()
+        } else {
+            memchr::memrchr(b'\n', &lines[..room]).map_or(0, |at| at + 1)
+        };
+        state.buffer.extend_from_slice(&lines[..fitting]);
+        if fitting < lines.len() {
+            let dropped = memchr::memchr_iter(b'\n', &lines[fitting..]).count() as u64;
+            state.dropped_untold += dropped;
+            state.dropped_total += dropped;
+        }
+        if fitting == 0 {
             return;
         }
-        let was_empty = state.buffer.is_empty();
-        state.buffer.extend_from_slice(line.as_bytes());
         drop(state);
         if was_empty {
             self.filled.notify_one();

@@ -39,8 +39,10 @@ pub struct Conversation {
     /// When it was last looked: after each wait.
     now: Now,
     alarm: Alarm,
-    /// What the session has not taken yet.
+    /// What the session has not taken yet, from `kept_from` on; empty, when it has all. A list's thousands of RCPTs
+    /// come in one piece: to move the rest of it up after each would cost more than all else.
     kept: Vec<u8>,
+    kept_from: usize,
     /// The client has closed its side, or the last reply was to QUIT: no need to linger.
     parted: bool,
     /// We have been told to end.
@@ -88,6 +90,7 @@ impl Conversation {
             now,
             alarm: Alarm::new(),
             kept: Vec::new(),
+            kept_from: 0,
             parted: false,
             stopping: false,
             promised: false,
@@ -142,11 +145,10 @@ impl Conversation {
         if self.kept.is_empty() {
             return false;
         }
-        let taken = self.session.receive(&self.kept, self.now);
-        if taken == self.kept.len() {
-            self.kept = Vec::new();
-        } else {
-            self.kept.drain(..taken);
+        let taken = self.session.receive(&self.kept[self.kept_from..], self.now);
+        self.kept_from += taken;
+        if self.kept_from == self.kept.len() {
+            (self.kept, self.kept_from) = (Vec::new(), 0);
         }
         taken > 0
     }

@@ -16,7 +16,9 @@ impl Journal for Log {
             (Verb::Route, times.begun.wall.since(attempt.due)),
             (Verb::Attempt, times.ended.monotonic.since(times.begun.monotonic)),
         ];
-        for (recipient, outcome) in ended.recipients.iter().zip(ended.outcomes) {
+        let ends: Vec<_> = ended.recipients.iter().zip(ended.outcomes).collect();
+        for group in ends.chunk_by(|(_, one), (_, next)| one == next) {
+            let outcome = group[0].1;
             let report = outcome.report();
             let (status, class) = match outcome {
                 Outcome::Delivered { .. } => ("delivered", 2),
@@ -26,7 +28,7 @@ impl Journal for Log {
             self.event(Verb::Attempt)
                 .id(attempt.message)
                 .from(&attempt.sender)
-                .to(&recipient.address)
+                .to_each()
                 .relay(relay(report))
                 .bytes(attempt.body_bytes)
                 .delay(times.ended.wall.since(attempt.arrived))
@@ -34,7 +36,7 @@ impl Journal for Log {
                 .dsn(report.reply.enhanced.unwrap_or(Enhanced(class, 0, 0)))
                 .status(status)
                 .reply(&report.reply)
-                .emit();
+                .emit_to(group.iter().map(|(recipient, _)| &recipient.address));
         }
     }
 
