@@ -310,6 +310,13 @@ impl Scheduler {
 
     /// The destination of a next hop, if there is one.
     pub(crate) fn known(&self, hop: &NextHop) -> Option<u32> {
+        // Whoever asks has just named the recipient's domain, so that it is at hand, while the table of destinations
+        // and their names are somewhere in a hundred megabytes.
+        if let NextHop::Mx(domain) = hop
+            && let Some(at) = self.symbols.destination(domain.as_str())
+        {
+            return Some(at);
+        }
         let is = |at| self.destinations[at].hop == *hop;
         self.destination_table.find(self.destination_table.hash(hop), is)
     }
@@ -323,7 +330,16 @@ impl Scheduler {
         let at = self.destinations.insert(Destination::new(hop.clone(), opened_by, index, start));
         let (all, seed) = (&self.destinations, self.destination_table.seed());
         self.destination_table.insert(hash, at, |at| hash_with(seed, &all[at].hop));
+        if self.is_its_domain(at) {
+            self.symbols.set_destination(opened_by, at);
+        }
         at
+    }
+
+    /// It is the MX hosts of the domain that opened it.
+    fn is_its_domain(&self, destination: u32) -> bool {
+        let found = &self.destinations[destination];
+        matches!(&found.hop, NextHop::Mx(domain) if domain.as_str() == self.symbols.get(found.opened_by))
     }
 
     fn limits_index(&mut self, limits: DestinationLimits) -> u16 {
@@ -363,6 +379,9 @@ impl Scheduler {
         }
         let hash = self.destination_table.hash(&found.hop);
         self.destination_table.remove(hash, destination);
+        if self.is_its_domain(destination) {
+            self.symbols.set_destination(self.destinations[destination].opened_by, NONE);
+        }
         let found = self.destinations.remove(destination);
         self.routed_destinations.remove(&destination);
         self.symbols.release(found.opened_by);

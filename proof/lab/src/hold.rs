@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -150,7 +150,7 @@ impl Client {
     async fn connect(&self) -> io::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
-        socket.bind(SocketAddr::from((self.from, 0)))?;
+        crate::net::come_from(&socket, self.from.into())?;
         tokio::time::timeout(GREETING_TIME_MAX, socket.connect(self.target.into())).await?
     }
 

@@ -4,6 +4,7 @@
 
 use anyhow::{Context, Result};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
@@ -13,6 +14,26 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
+
+/// Connections will come from this address; the port is left to `connect`. A port chosen by `bind` is taken for connections
+/// from every other address, too, and for a minute after its end: three times ten thousand, and nobody has one left.
+pub fn come_from(socket: &TcpSocket, address: IpAddr) -> std::io::Result<()> {
+    let yes: libc::c_int = 1;
+    // SAFETY: the descriptor is open, and the option is an int that lives as long as the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const yes).cast(),
+            size_of_val(&yes) as libc::socklen_t,
+        )
+    };
+    if set != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    socket.bind(SocketAddr::new(address, 0))
+}
 
 /// `host:port`, `[v6]:port` or `unix:/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +97,7 @@ impl Place {
             Place::Tcp(address) => {
                 let socket = new_socket(address)?;
                 if let Some(from) = from {
-                    socket.bind(SocketAddr::new(from, 0))?;
+                    come_from(&socket, from)?;
                 }
                 let stream = socket.connect(*address).await?;
                 stream.set_nodelay(true)?;

@@ -19,11 +19,13 @@ struct Entry {
     uses: u32,
     /// Of a sender: how many transactions are ready or in flight, to know who floods and who does not.
     busy: u32,
+    /// Of a domain: the destination that is its MX hosts, if there is one.
+    destination: u32,
 }
 
 impl Default for Entry {
     fn default() -> Self {
-        Entry { text: NONE, uses: 0, busy: 0 }
+        Entry { text: NONE, uses: 0, busy: 0, destination: NONE }
     }
 }
 
@@ -36,16 +38,30 @@ impl Symbols {
     pub fn intern(&mut self, text: &str) -> u32 {
         let text = cut(text);
         let hash = self.table.hash(text);
-        let (entries, texts) = (&self.entries, &self.texts);
-        if let Some(at) = self.table.find(hash, |at| texts.get(entries[at].text) == text) {
+        if let Some(at) = self.find(hash, text) {
             self.entries[at].uses += 1;
             return at;
         }
         let text = self.texts.insert(text);
-        let at = self.entries.insert(Entry { text, uses: 1, busy: 0 });
+        let at = self.entries.insert(Entry { text, uses: 1, ..Entry::default() });
         let (entries, texts, seed) = (&self.entries, &self.texts, self.table.seed());
         self.table.insert(hash, at, |at| hash_with(seed, texts.get(entries[at].text)));
         at
+    }
+
+    fn find(&self, hash: u64, text: &str) -> Option<u32> {
+        self.table.find(hash, |at| self.texts.get(self.entries[at].text) == text)
+    }
+
+    /// The destination noted for a domain.
+    pub fn destination(&self, domain: &str) -> Option<u32> {
+        let at = self.find(self.table.hash(domain), domain)?;
+        Some(self.entries[at].destination).filter(|at| *at != NONE)
+    }
+
+    /// Notes the destination of a domain, or with `NONE` that there is none any more.
+    pub fn set_destination(&mut self, at: u32, destination: u32) {
+        self.entries[at].destination = destination;
     }
 
     /// Ends one use.
