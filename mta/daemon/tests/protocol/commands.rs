@@ -4,6 +4,7 @@
 
 use super::{MESSAGE_BYTES_MAX, place, port};
 use crate::support::{Client, Daemon, Setup, token};
+use std::time::Duration;
 
 fn codes(client: &mut Client, count: usize) -> Vec<u16> {
     (0..count).map(|_| client.reply().code).collect()
