@@ -3,8 +3,7 @@
 //! Must never read more replies than there are.
 
 use super::{MESSAGE_BYTES_MAX, place, port};
-use crate::support::{Client, Daemon, Setup, token};
-use std::time::Duration;
+use crate::support::{Client, token};
 
 fn codes(client: &mut Client, count: usize) -> Vec<u16> {
     (0..count).map(|_| client.reply().code).collect()
@@ -259,30 +258,4 @@ fn p062_a_proxy_header_is_taken_from_nobody() {
         assert!(replies.iter().all(|reply| reply.code / 100 >= 4), "{replies:?}");
     }
     place().daemon.works();
-}
-
-/// Kilobytes of a process's memory.
-fn resident_kb(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-#[test]
-fn replies_to_a_flood_of_commands_are_not_gathered_without_a_bound() {
-    let daemon = Daemon::start(Setup::default());
-    let pids = daemon.pids_of("receive");
-    let resident = || pids.iter().map(|pid| resident_kb(*pid)).sum::<u64>();
-    // 64 KiB of EHLOs are answered by 1.5 MB, which nobody reads.
-    let mut clients: Vec<Client> = (0..40).map(|_| Client::ready(daemon.port)).collect();
-    let before = resident();
-    for client in &mut clients {
-        client.send("EHLO a\r\n".repeat(8_192));
-    }
-    std::thread::sleep(Duration::from_secs(1));
-    let more = resident().saturating_sub(before);
-    assert!(more < 20_000, "{more} KB more for forty clients");
-    // What was not read yet is answered all the same, and in order.
-    assert!(clients[0].expect(250).offers("PIPELINING"));
-    daemon.works();
 }

@@ -23,7 +23,8 @@ use world::real::faults::{self, Point};
 
 /// How long a client that has been told goodbye may take to close, so that it can read why.
 const LINGER: Duration = Duration::from_millis(500);
-/// Replies that gather before they are sent: 64 KiB of EHLOs have twenty times their size in replies.
+/// Replies that gather before they are sent: a client that sent thousands of RCPTs at once hears of the first while we
+/// are at the others. No flood makes more of them: EHLO must be the last of its packet, and idle commands are counted.
 const REPLIES_BYTES_MAX: usize = 8 << 10;
 /// How long DATA waits for a queue process that is being started again.
 const QUEUE_WAIT: Duration = Duration::from_secs(10);
