@@ -54,7 +54,7 @@ impl Line {
     }
 
     /// The finished lines, one for each value, all else the same. Where one is too long, its last fields go.
-    pub(super) fn end_each<'a>(self, key: &str, values: impl Iterator<Item = &'a str>) -> String {
+    pub(super) fn end_each(self, key: &str, values: impl Iterator<Item = String>) -> String {
         let (head, tail) = self.text.split_at(self.gap);
         let shorter = &tail[..self.last.saturating_sub(self.gap)];
         let mut own =
@@ -63,7 +63,7 @@ impl Line {
         for value in values {
             own.text.clear();
             own.is_cut = false;
-            own.text(key, value);
+            own.text(key, &value);
             let room = (LINE_BYTES_MAX - CUT_BYTES).saturating_sub(head.len() + own.text.len());
             let fits = [tail, shorter].into_iter().find(|tail| tail.len() <= room);
             let is_cut = self.is_cut || own.is_cut || fits != Some(tail);

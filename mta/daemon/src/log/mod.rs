@@ -285,9 +285,8 @@ impl Event<'_> {
     /// lines, and this is what they cost.
     pub fn emit_to<'a>(self, recipients: impl Iterator<Item = &'a Address>) {
         if let (Some(line), Some(shared)) = (self.line, &self.log.shared) {
-            let addresses: Vec<String> =
-                recipients.map(|to| ["<", to.as_str(), ">"].concat()).collect();
-            shared.put(&line.end_each("to", addresses.iter().map(String::as_str)));
+            let addresses = recipients.map(|to| ["<", to.as_str(), ">"].concat());
+            shared.put(&line.end_each("to", addresses));
         }
     }
 
