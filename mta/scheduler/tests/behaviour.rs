@@ -335,6 +335,29 @@ fn destinations_take_turns_under_the_total_limit() {
     assert!(counts.values().all(|count| *count >= 5), "{counts:?}");
 }
 
+#[test]
+fn a_domain_whose_destination_was_forgotten_is_never_taken_for_another_one() {
+    let mut bench = Bench::new(plain());
+    let deliver = |bench: &mut Bench| {
+        let attempt = bench.attempts().remove(0);
+        let hop = bench.scheduler.hop(attempt.destination).cloned();
+        bench.answer(&attempt, delivered());
+        hop
+    };
+    bench.send(mail(1, "a@a.test", &["x@d.test"]));
+    assert_eq!(deliver(&mut bench), Some(mx("d.test")));
+    // Mail for the same domain by another way: its name is still known when its destination is not.
+    bench.send(mail(2, "a@a.test", &["x@d.test"]).hop(mx("gateway.test")));
+    bench.attempts();
+    // More destinations than are remembered without mail, the last of them where the first one was.
+    for id in 3..2_500 {
+        bench.send(mail(id, "a@a.test", &[&format!("x@n{id}.test")]));
+        deliver(&mut bench);
+    }
+    bench.send(mail(2_500, "a@a.test", &["x@d.test"]));
+    assert_eq!(deliver(&mut bench), Some(mx("d.test")));
+}
+
 /// To whom attempts go, one at a time, while two destinations have much mail of one sender; each takes so long.
 fn in_turn(attempts: usize, each: Duration, hop: &dyn Fn(u64) -> NextHop) -> Vec<DestinationId> {
     let mut bench = Bench::new(Settings { attempts_in_flight_max: 1, ..plain() });
