@@ -29,7 +29,8 @@ impl TryFrom<Box<str>> for Domain {
             return literal(&text).and_then(|domain| domain.canonical(&text));
         }
         check_name(&text)?;
-        Domain(text.to_ascii_lowercase().into()).canonical(&text)
+        let is_canonical = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+        is_canonical.then_some(Domain(text)).ok_or(AddressError::Syntax)
     }
 }
 

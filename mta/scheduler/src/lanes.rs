@@ -56,7 +56,7 @@ impl Lanes {
         at: u32,
         soon: bool,
     ) {
-        let lane = match self.find(key) {
+        let lane = match self.at_turn(destination, key).or_else(|| self.find(key)) {
             Some(lane) => lane,
             None => self.open(destination, key, soon),
         };
@@ -104,6 +104,12 @@ impl Lanes {
     pub fn next_sender(&self, destination: &Destination) -> Option<u32> {
         let lane = destination.rings.into_iter().find(|lane| *lane != NONE)?;
         Some(self.lanes[lane].key.1)
+    }
+
+    /// Its lane, where it is the one whose turn it is: most destinations have mail of one sender.
+    fn at_turn(&self, destination: &Destination, key: LaneKey) -> Option<u32> {
+        let lane = destination.rings[usize::from(key.2)];
+        (lane != NONE && self.lanes[lane].key == key).then_some(lane)
     }
 
     fn find(&self, key: LaneKey) -> Option<u32> {

@@ -149,7 +149,7 @@ impl Scheduler {
         let message = self.jobs[job].message;
         let symbol = self.recipient_mut(message, index).domain;
         let domain = self.symbols.get(symbol).to_owned();
-        let destination = self.destination(hop, &domain);
+        let destination = self.destination(hop, &domain, symbol);
         self.count_out(message);
         let (state, attempts) = (self.jobs[job].state, self.jobs[job].attempts);
         let tick = self.jobs[job].place;

@@ -297,6 +297,10 @@ impl Scheduler {
 
     /// Gives a destination its turn among all, and among those where a light sender is next.
     fn line_up_destination(&mut self, at: u32) {
+        let both = IN_TURN[0] | IN_TURN[1];
+        if self.destinations[at].flags & both == both {
+            return;
+        }
         let light = self.is_light_next(at);
         let destination = &mut self.destinations[at];
         for (which, wanted) in [light, true].into_iter().enumerate() {

@@ -168,7 +168,7 @@ impl Scheduler {
     pub fn arrive(&mut self, arrival: &Arrival, now: Now) -> Result<(), SchedulerError> {
         self.clock.set(now);
         let message = self.open_message(arrival)?;
-        for (at, members) in self.group(arrival.recipients) {
+        for (at, members) in self.group(message, arrival.recipients) {
             let job = self.new_job(message, at, members);
             let to = self.first_state(job);
             self.enter(job, to);
@@ -276,11 +276,12 @@ impl Scheduler {
     }
 
     /// By destination, in the order in which the destinations are named first.
-    fn group(&mut self, recipients: &[ArrivingRecipient]) -> Vec<(u32, Vec<u32>)> {
+    fn group(&mut self, message: u32, recipients: &[ArrivingRecipient]) -> Vec<(u32, Vec<u32>)> {
         let mut groups: Vec<(u32, Vec<u32>)> = Vec::new();
         let mut places: BTreeMap<u32, usize> = BTreeMap::new();
         for (index, one) in recipients.iter().enumerate() {
-            let at = self.destination(one.hop, one.address.domain().as_str());
+            let symbol = self.recipient_mut(message, index as u32).domain;
+            let at = self.destination(one.hop, one.address.domain().as_str(), symbol);
             let place = *places.entry(at).or_insert(groups.len());
             if place == groups.len() {
                 groups.push((at, Vec::new()));
@@ -301,17 +302,32 @@ impl Scheduler {
         }
     }
 
-    /// The destination of a next hop, opened where there is none.
-    pub(crate) fn destination(&mut self, hop: &NextHop, recipient_domain: &str) -> u32 {
+    /// The destination of a next hop, opened where there is none. `symbol` names the recipient's domain, as the
+    /// client wrote it.
+    pub(crate) fn destination(
+        &mut self,
+        hop: &NextHop,
+        recipient_domain: &str,
+        symbol: u32,
+    ) -> u32 {
+        if let Some(at) = self.own_destination(hop, symbol) {
+            return at;
+        }
         let at = self.known(hop).unwrap_or_else(|| self.open_destination(hop, recipient_domain));
         self.note_routed(at, recipient_domain);
         at
     }
 
+    /// Most mail goes to the MX hosts of its recipient's domain, and that domain's symbol knows them: nothing is
+    /// looked up in what may be a hundred megabytes.
+    fn own_destination(&self, hop: &NextHop, symbol: u32) -> Option<u32> {
+        let NextHop::Mx(domain) = hop else { return None };
+        let is_own = self.symbols.is(symbol, domain.as_str());
+        is_own.then(|| self.symbols.destination_of(symbol)).flatten()
+    }
+
     /// The destination of a next hop, if there is one.
     pub(crate) fn known(&self, hop: &NextHop) -> Option<u32> {
-        // Whoever asks has just named the recipient's domain, so that it is at hand, while the table of destinations
-        // and their names are somewhere in a hundred megabytes.
         if let NextHop::Mx(domain) = hop
             && let Some(at) = self.symbols.destination(domain.as_str())
         {

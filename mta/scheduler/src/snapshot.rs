@@ -284,8 +284,9 @@ impl Scheduler {
 
     fn load_job(&mut self, message: u32, saved: &SavedJob) {
         let Some(first) = saved.members.first() else { return };
-        let destination = self.destination(&saved.hop, first.domain);
-        saved.members.iter().for_each(|one| self.note_routed(destination, one.domain));
+        let symbol = self.recipient_mut(message, first.index).domain;
+        let destination = self.destination(&saved.hop, first.domain, symbol);
+        saved.members[1..].iter().for_each(|one| self.note_routed(destination, one.domain));
         let members = saved.members.iter().map(|one| one.index).collect();
         let job = self.new_job(message, destination, members);
         self.jobs[job].attempts = saved.attempts;
@@ -405,6 +406,9 @@ fn encode(saved: &Saved) -> Vec<u8> {
 impl Saved<'_> {
     /// Each recipient at most once, each within bounds, each transaction with one.
     fn is_sound(&self) -> bool {
+        if self.recipients == 1 {
+            return matches!(&*self.jobs, [job] if matches!(&*job.members, [one] if one.index == 0));
+        }
         let members: usize = self.jobs.iter().map(|job| job.members.len()).sum();
         let mut seen = std::collections::BTreeSet::new();
         let fits = |one: &SavedRecipient| one.index < self.recipients && seen.insert(one.index);

@@ -57,6 +57,11 @@ impl Index {
 
     /// The block and the position in it, or where it would be.
     fn find(&self, message: MessageId) -> Result<(usize, usize), (usize, usize)> {
+        // Ids grow: a new one is looked for behind all others, and of a million blocks none is touched for it.
+        let is_new = self.blocks.last().is_none_or(|block| last(block) < message);
+        if is_new {
+            return Err((self.blocks.len(), 0));
+        }
         let block = self.blocks.partition_point(|block| last(block) < message);
         let Some(entries) = self.blocks.get(block) else { return Err((block, 0)) };
         let found = entries.binary_search_by_key(&message, |(id, _)| *id);

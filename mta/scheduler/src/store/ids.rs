@@ -60,7 +60,7 @@ impl IdIndex {
             self.chunks.push(Chunk::new());
         }
         let number = match self.chunks.last() {
-            Some(last) if last.ids.first().is_none_or(|first| *first < id) => self.chunks.len() - 1,
+            Some(last) if last.ids.is_empty() => self.chunks.len() - 1,
             _ => self.chunk_of(id),
         };
         let chunk = &mut self.chunks[number];
@@ -89,6 +89,10 @@ impl IdIndex {
 
     /// The last chunk that begins at or before `id`.
     fn chunk_of(&self, id: MessageId) -> usize {
+        // Most often the last: what arrives, and what is asked of what has just arrived.
+        if self.chunks.last().is_some_and(|chunk| chunk.ids[0] <= id) {
+            return self.chunks.len() - 1;
+        }
         self.chunks.partition_point(|chunk| chunk.ids[0] <= id).saturating_sub(1)
     }
 

@@ -50,13 +50,22 @@ impl Symbols {
     }
 
     fn find(&self, hash: u64, text: &str) -> Option<u32> {
-        self.table.find(hash, |at| self.texts.get(self.entries[at].text) == text)
+        self.table.find(hash, |at| self.is(at, text))
+    }
+
+    /// Whether it names this text.
+    pub fn is(&self, at: u32, text: &str) -> bool {
+        self.texts.bytes(self.entries[at].text) == text.as_bytes()
     }
 
     /// The destination noted for a domain.
     pub fn destination(&self, domain: &str) -> Option<u32> {
-        let at = self.find(self.table.hash(domain), domain)?;
-        Some(self.entries[at].destination).filter(|at| *at != NONE)
+        self.destination_of(self.find(self.table.hash(domain), domain)?)
+    }
+
+    /// The same, where the domain's symbol is known.
+    pub fn destination_of(&self, domain: u32) -> Option<u32> {
+        Some(self.entries[domain].destination).filter(|at| *at != NONE)
     }
 
     /// Notes the destination of a domain, or with `NONE` that there is none any more.

@@ -39,11 +39,15 @@ impl Texts {
     }
 
     pub fn get(&self, at: u32) -> &str {
+        std::str::from_utf8(self.bytes(at)).expect("insert wrote a text here")
+    }
+
+    /// The text, not looked at whether it is one: to compare it.
+    pub fn bytes(&self, at: u32) -> &[u8] {
         let chunk = &self.chunks[at as usize / CHUNK_CELLS];
         let start = at as usize % CHUNK_CELLS * CELL;
         let length = usize::from(u16::from_le_bytes([chunk[start], chunk[start + 1]]));
-        let bytes = &chunk[start + LENGTH..start + LENGTH + length];
-        std::str::from_utf8(bytes).expect("insert wrote a text here")
+        &chunk[start + LENGTH..start + LENGTH + length]
     }
 
     pub fn remove(&mut self, at: u32) {

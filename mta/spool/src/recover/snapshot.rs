@@ -9,7 +9,7 @@ use crate::format::BLOCK;
 use crate::format::snapshot::{
     SLICE_HEADER, SliceHeader, SnapshotFound, SnapshotHeader, Table, TableSegment,
 };
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use world::{Disk, DiskError, Errno};
 
 /// A snapshot that was read and is whole.
@@ -24,7 +24,7 @@ pub(super) struct Chosen {
     slices: Vec<(u64, usize)>,
     /// Where the other one starts, if it is complete.
     pub older_start: u64,
-    by_slot: HashMap<u32, TableSegment>,
+    by_slot: BTreeMap<u32, TableSegment>,
 }
 
 impl Chosen {
