@@ -199,7 +199,8 @@ pub(super) const BUFFER_BYTES_MAX: usize = 4 << 20;
 const BUFFER_BYTES_KEPT: usize = 256 << 10;
 /// Bytes of one write to a file, where an append is never mixed with another.
 const FILE_WRITE_BYTES_MAX: usize = 256 << 10;
-/// How long events gather before the next write.
-const GATHER: Duration = Duration::from_millis(5);
+/// How long events gather before the next write: nobody reads sooner, and each write wakes a thread on a core that mail
+/// needs.
+const GATHER: Duration = Duration::from_millis(20);
 /// How long a reader that is gone is left alone.
 const BROKEN_PAUSE: Duration = Duration::from_millis(500);

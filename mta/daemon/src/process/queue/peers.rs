@@ -9,7 +9,7 @@ use link::LinkError;
 use link::control::Role;
 use queue::Queue;
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Result;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -17,9 +17,9 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use world::real::faults::{self, Point};
 
-/// The streams by role and number.
+/// The streams by role and number: receiving processes first, since clients wait for what they are told.
 #[derive(Default)]
-pub struct Peers(RefCell<HashMap<(Role, u16), Peer>>);
+pub struct Peers(RefCell<BTreeMap<(Role, u16), Peer>>);
 
 struct Peer {
     /// There may be frames to write.
