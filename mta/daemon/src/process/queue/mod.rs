@@ -14,6 +14,7 @@ mod disk;
 mod health;
 mod pace;
 mod peers;
+mod replay;
 
 use super::child::{Orders, Start, runtime};
 use super::wiring;
@@ -195,9 +196,10 @@ fn open(
     let mut scheduler = Scheduler::new(settings.scheduler.clone(), seed, now);
     let mut restore = queue::Restore::new(&settings.routes);
     let secret = world::real::Chance.u64();
-    let opened = spool::open(disk, spool_settings, secret, &mut |replay| {
-        restore.replay(&mut scheduler, replay, now);
-    });
+    let opened = replay::aside(
+        |replay| spool::open(disk, spool_settings, secret, replay),
+        |replay| restore.replay(&mut scheduler, replay, now),
+    );
     let (spool, report) = opened?;
     tell(log, &report, now, world::real::Clock.now());
     for message in restore.lost() {

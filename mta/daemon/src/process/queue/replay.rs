@@ -1,0 +1,155 @@
+//! Takes in what the spool replays on a thread of its own: while one core reads and checks, another makes the
+//! scheduler's state of what was read.
+//!
+//! Must never take in anything in another order than it was told, nor leave anything out.
+
+use mail::{Change, Envelope, MessageId, TransactionId};
+use spool::Replay;
+use std::ops::Range;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// A batch is handed on when it holds so many; to wake a thread for each costs more than it does.
+const BATCH_MAX: usize = 1_024;
+/// Batches that may wait: memory is bounded, whoever is faster.
+const BATCHES_WAITING_MAX: usize = 8;
+
+/// What was told, kept until its turn.
+enum Told {
+    Snapshot { message: MessageId, blob: Range<usize>, body_bytes: u64 },
+    Accepted { message: MessageId, transaction: TransactionId, envelope: Envelope, body_bytes: u64 },
+    Change(Change),
+}
+
+#[derive(Default)]
+struct Batch {
+    told: Vec<Told>,
+    /// The blobs, one behind the other.
+    bytes: Vec<u8>,
+}
+
+impl Batch {
+    fn add(&mut self, replay: Replay<'_>) {
+        self.told.push(match replay {
+            Replay::Snapshot { message, blob, body_bytes } => {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(blob);
+                Told::Snapshot { message, blob: start..self.bytes.len(), body_bytes }
+            }
+            Replay::Accepted { message, transaction, envelope, body_bytes } => {
+                Told::Accepted { message, transaction, envelope, body_bytes }
+            }
+            Replay::Change(change) => Told::Change(change),
+        });
+    }
+
+    fn replay(self, take: &mut impl FnMut(Replay<'_>)) {
+        for told in self.told {
+            take(match told {
+                Told::Snapshot { message, blob, body_bytes } => {
+                    Replay::Snapshot { message, blob: &self.bytes[blob], body_bytes }
+                }
+                Told::Accepted { message, transaction, envelope, body_bytes } => {
+                    Replay::Accepted { message, transaction, envelope, body_bytes }
+                }
+                Told::Change(change) => Replay::Change(change),
+            });
+        }
+    }
+}
+
+/// Has `open` tell, and `take` take it in on another thread, or on this one where no other can be had; comes back when
+/// all is taken in. A panic there is one here.
+pub fn aside<R>(
+    open: impl FnOnce(&mut dyn FnMut(Replay<'_>)) -> R,
+    take: impl FnMut(Replay<'_>) + Send,
+) -> R {
+    let (tell, told) = sync_channel::<Batch>(BATCHES_WAITING_MAX);
+    let take = Mutex::new(take);
+    thread::scope(|scope| {
+        let take = &take;
+        let taking = move || {
+            let mut take = lock(take);
+            told.into_iter().for_each(|batch| batch.replay(&mut *take));
+        };
+        let Ok(taking) = thread::Builder::new().name("replay".into()).spawn_scoped(scope, taking)
+        else {
+            return open(&mut *lock(take));
+        };
+        let mut batch = Batch::default();
+        let opened = open(&mut |replay| {
+            batch.add(replay);
+            if batch.told.len() == BATCH_MAX {
+                // Nobody takes it: the thread has panicked, and that is told below.
+                let _ = tell.send(std::mem::take(&mut batch));
+            }
+        });
+        let _ = tell.send(batch);
+        drop(tell);
+        match taking.join() {
+            Ok(()) => opened,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A replay as one line.
+    fn line(replay: Replay<'_>) -> String {
+        match replay {
+            Replay::Snapshot { message, blob, body_bytes } => {
+                format!("snapshot {} {blob:?} {body_bytes}", message.0)
+            }
+            Replay::Accepted { message, .. } => format!("accepted {}", message.0),
+            Replay::Change(change) => format!("{change:?}"),
+        }
+    }
+
+    fn tell_all(count: u64, replay: &mut dyn FnMut(Replay<'_>)) {
+        for number in 0..count {
+            let message = MessageId(number);
+            match number % 3 {
+                0 => replay(Replay::Change(Change::Retire { message })),
+                part => {
+                    let blob = number.to_le_bytes();
+                    let blob = &blob[..part as usize];
+                    replay(Replay::Snapshot { message, blob, body_bytes: number });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_is_taken_in_and_in_its_order() {
+        for count in [0, 1, 1_023, 1_024, 1_025, 50_000] {
+            let (mut expected, mut taken) = (Vec::new(), Vec::new());
+            tell_all(count, &mut |replay| expected.push(line(replay)));
+            let open = |replay: &mut dyn FnMut(Replay<'_>)| {
+                tell_all(count, replay);
+                "opened"
+            };
+            let opened = aside(open, |replay| taken.push(line(replay)));
+            assert_eq!(opened, "opened");
+            assert_eq!(taken, expected);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "at message 2000")]
+    fn a_panic_in_taking_in_ends_the_opening() {
+        let open = |replay: &mut dyn FnMut(Replay<'_>)| tell_all(100_000, replay);
+        aside(open, |replay| {
+            if let Replay::Snapshot { message, .. } = replay {
+                assert!(message.0 != 2_000, "at message 2000");
+            }
+        });
+    }
+}
