@@ -57,7 +57,7 @@ impl Index {
 
     /// The block and the position in it, or where it would be.
     fn find(&self, message: MessageId) -> Result<(usize, usize), (usize, usize)> {
-        // Ids grow: a new one is looked for behind all others, and of a million blocks none is touched for it.
+        // Ids grow: a new one is looked for behind all others, and no block but the last is touched for it.
         let is_new = self.blocks.last().is_none_or(|block| last(block) < message);
         if is_new {
             return Err((self.blocks.len(), 0));
