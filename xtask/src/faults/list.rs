@@ -61,7 +61,7 @@ impl Fault {
         let digits = word.get(1..)?;
         let three = digits.len() == 3 && digits.bytes().all(|byte| byte.is_ascii_digit());
         let number = digits.parse().ok().filter(|_| three)?;
-        "PMTNSDX".contains(letter).then_some(Fault { number, letter })
+        "PMTNSDXR".contains(letter).then_some(Fault { number, letter })
     }
 
     /// Itself and all up to `last`, if they have one letter and an order.
@@ -132,9 +132,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_has_each_number_from_1_to_204_once() {
+    fn the_list_has_each_number_from_1_to_244_once() {
         let numbers: Vec<u16> = List::read().unwrap().all().map(|fault| fault.number).collect();
-        assert_eq!(numbers, (1..=204).collect::<Vec<_>>());
+        assert_eq!(numbers, (1..=244).collect::<Vec<_>>());
     }
 
     #[test]
