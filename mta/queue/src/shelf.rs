@@ -4,7 +4,7 @@
 //! Must never hold more than its bound: the spool has everything.
 
 use bytes::Bytes;
-use mail::{Envelope, MessageId};
+use mail::{Envelope, MessageId, allocation_bytes};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -21,18 +21,29 @@ pub struct Opened {
     pub content: Option<Bytes>,
 }
 
+/// Upper bound on what the cache itself takes for one message: its place in the table, which is half empty after it has
+/// grown, its name in the order, and the headers of the two allocations that are shared.
+const ENTRY_BYTES: usize = 2 * size_of::<(MessageId, Shelved)>() + 2 * size_of::<MessageId>() + 64;
+
 impl Opened {
-    /// What it costs in memory, roughly.
+    /// What it costs in memory. Looks at every recipient.
     fn cost(&self) -> usize {
-        let content = self.content.as_ref().map_or(0, Bytes::len);
-        content + 256 + self.envelope.recipients.len() * 96
+        let content = self.content.as_ref().map_or(0, |content| allocation_bytes(content.len()));
+        content + ENTRY_BYTES + self.envelope.memory_bytes()
     }
+}
+
+#[derive(Debug)]
+struct Shelved {
+    opened: Opened,
+    /// Its cost, counted once.
+    bytes: usize,
 }
 
 /// The messages at hand; the oldest go first when the bound is reached.
 #[derive(Debug)]
 pub struct Shelf {
-    messages: HashMap<MessageId, Opened>,
+    messages: HashMap<MessageId, Shelved>,
     order: VecDeque<MessageId>,
     bytes: usize,
     bytes_max: usize,
@@ -46,9 +57,10 @@ impl Shelf {
 
     /// Puts a message up.
     pub fn put(&mut self, message: MessageId, opened: Opened) {
-        self.bytes += opened.cost();
-        if let Some(old) = self.messages.insert(message, opened) {
-            self.bytes -= old.cost();
+        let bytes = opened.cost();
+        self.bytes += bytes;
+        if let Some(old) = self.messages.insert(message, Shelved { opened, bytes }) {
+            self.bytes -= old.bytes;
         } else {
             self.order.push_back(message);
         }
@@ -59,14 +71,14 @@ impl Shelf {
     }
 
     fn forget(&mut self, message: MessageId) {
-        if let Some(opened) = self.messages.remove(&message) {
-            self.bytes -= opened.cost();
+        if let Some(gone) = self.messages.remove(&message) {
+            self.bytes -= gone.bytes;
         }
     }
 
     /// A message, if it is at hand.
     pub fn get(&self, message: MessageId) -> Option<&Opened> {
-        self.messages.get(&message)
+        self.messages.get(&message).map(|shelved| &shelved.opened)
     }
 
     /// Takes a message down that will not be needed again.
@@ -82,7 +94,7 @@ impl Shelf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{BodyKind, Origin, Protocol, ReversePath, Wall};
+    use mail::{Address, BodyKind, Notify, Origin, Protocol, Recipient, ReversePath, Wall};
 
     fn opened(bytes: usize) -> Opened {
         let envelope = Rc::new(Envelope {
@@ -99,6 +111,31 @@ mod tests {
         Opened { envelope, bytes: bytes as u64, prefix_bytes: 0, content }
     }
 
+    fn recipient(number: usize) -> Recipient {
+        let domain = format!("{0}.{0}.{0}.test", "d".repeat(60));
+        let address = Address::parse(&format!("{number:064}@{domain}"), false).unwrap();
+        Recipient { address, notify: Notify::DEFAULT, orcpt: Some("o".repeat(500).into()) }
+    }
+
+    /// Each recipient has more than 900 bytes of text; 96 were counted once.
+    #[test]
+    fn r223_recipients_with_orcpt_and_long_domains_count_as_what_they_take() {
+        let bytes_max = 4 << 20;
+        let mut shelf = Shelf::new(bytes_max);
+        for id in 0..40 {
+            let mut opened = opened(10);
+            Rc::make_mut(&mut opened.envelope).recipients = (0..1_000).map(recipient).collect();
+            shelf.put(MessageId(id), opened);
+        }
+        let text = |one: &Recipient| {
+            let orcpt = one.orcpt.as_deref().map_or(0, str::len);
+            one.address.as_str().len() + one.address.domain().as_str().len() + orcpt
+        };
+        let held = shelf.messages.values().flat_map(|one| &one.opened.envelope.recipients);
+        let held: usize = held.map(|one| text(one) + size_of::<Recipient>()).sum();
+        assert!(held > bytes_max / 2 && held <= shelf.bytes && shelf.bytes <= bytes_max);
+    }
+
     #[test]
     fn the_oldest_go_when_the_bound_is_reached_and_nothing_is_counted_twice() {
         let mut shelf = Shelf::new(10_000);
@@ -111,6 +148,9 @@ mod tests {
         assert!(shelf.bytes <= 10_000 && shelf.get(MessageId(99_998)).is_some());
         assert!(shelf.get(MessageId(99_000)).is_none());
         assert!(shelf.order.len() < 2_000, "{}", shelf.order.len());
-        assert_eq!(shelf.bytes, shelf.messages.values().map(Opened::cost).sum::<usize>());
+        assert_eq!(
+            shelf.bytes,
+            shelf.messages.values().map(|one| one.opened.cost()).sum::<usize>()
+        );
     }
 }

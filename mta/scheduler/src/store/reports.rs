@@ -4,9 +4,9 @@
 
 use super::shards::{Shards, hash_with};
 use super::{NONE, Slab};
-use mail::{Reply, Report};
+use mail::{Reply, Report, allocation_bytes};
 
-/// Text of all replies kept. Past it a new reply keeps stage and codes and loses its words,
+/// Memory of all replies kept. Past it a new reply keeps stage and codes and loses its words,
 /// which then stand in the log only.
 pub(crate) const REPORT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -79,8 +79,10 @@ impl Reports {
     }
 }
 
+/// What a report takes, with its place in the list and in the table, which may be half empty.
 fn weight(report: &Report) -> usize {
-    size_of::<Report>() + report.reply.text.len() + report.peer.len()
+    let texts = allocation_bytes(report.reply.text.len()) + allocation_bytes(report.peer.len());
+    allocation_bytes(size_of::<Report>()) + texts + 2 * (size_of::<Entry>() + size_of::<u64>())
 }
 
 fn without_words(report: &Report) -> Report {
