@@ -114,7 +114,8 @@ pub fn bounce(notice: &Notice<'_>) -> Option<Bounce> {
         sender: ReversePath::Null,
         ret: None,
         envid: None,
-        body: if eight_bit { BodyKind::EightBit } else { BodyKind::SevenBit },
+        // Undeclared: a notice that a next hop without 8BITMIME does not get is lost.
+        body: BodyKind::SevenBit.with_bytes(eight_bit),
         smtputf8: form == Form::Utf8,
         origin: Origin { client: None, helo: "".into(), protocol: Protocol::Local },
         arrived: notice.now,

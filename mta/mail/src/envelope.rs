@@ -110,13 +110,27 @@ impl Notify {
     }
 }
 
-/// BODY= (RFC 6152). BINARYMIME is not offered.
+/// What the client declared with BODY= (RFC 6152), and whether the message keeps to it. BINARYMIME
+/// is not offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BodyKind {
     /// `7BIT`, or none given.
     SevenBit,
-    /// `8BITMIME`.
+    /// `8BITMIME`. Only this declaration binds us at a next hop without 8BITMIME.
     EightBit,
+    /// `7BIT`, or none given, although the message has 8-bit bytes.
+    UndeclaredEightBit,
+}
+
+impl BodyKind {
+    /// The kind of a message that was declared as `self`, once its bytes are known.
+    #[must_use]
+    pub const fn with_bytes(self, eight_bit: bool) -> BodyKind {
+        match (self, eight_bit) {
+            (BodyKind::SevenBit, true) => BodyKind::UndeclaredEightBit,
+            (kind, _) => kind,
+        }
+    }
 }
 
 /// Where a message came from; the facts of its Received line.

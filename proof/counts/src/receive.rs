@@ -153,7 +153,7 @@ impl Receive {
         transaction.handed_over = true;
         let mail = transaction.mail.clone();
         let recipients = std::mem::take(&mut transaction.recipients);
-        let body = if end.eight_bit { mail::BodyKind::EightBit } else { mail.body };
+        let body = mail.body.with_bytes(end.eight_bit);
         let origin =
             Origin { client: Some(CLIENT), helo: guest.helo.clone(), protocol: mail.protocol };
         let envelope = Envelope {

@@ -8,7 +8,7 @@ use crate::plan::Station;
 use crate::stage::{Event, World};
 use bytes::BytesMut;
 use link::receive::{ReceiverEnd, ReceiverEvent, Refusal};
-use mail::{BodyKind, Enhanced, Envelope, Instant, Origin, Recipient, Reply};
+use mail::{Enhanced, Envelope, Instant, Origin, Recipient, Reply};
 use smtp::server::{self, BodyEnd, Mail, Server, Session, Verdict};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -376,7 +376,7 @@ impl Receive {
             sender: mail.sender,
             ret: mail.ret,
             envid: mail.envid,
-            body: if end.eight_bit { BodyKind::EightBit } else { mail.body },
+            body: mail.body.with_bytes(end.eight_bit),
             smtputf8: mail.smtputf8,
             origin: Origin {
                 client: Some(client()),

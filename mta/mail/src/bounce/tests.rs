@@ -124,7 +124,7 @@ fn a_notice_to_an_international_sender_uses_the_global_types_as_they_are() {
     let original = "Subject: ü\r\n\r\nbody\r\n".as_bytes();
     let made = told(Kind::Failed, &envelope, &[(0, report)], Part::Whole, original).unwrap();
     let text = text(&made);
-    assert!(made.envelope.smtputf8 && made.envelope.body == BodyKind::EightBit);
+    assert!(made.envelope.smtputf8 && made.envelope.body == BodyKind::UndeclaredEightBit);
     for expected in [
         "To: <än@sender.example>\r\n",
         "report-type=global-delivery-status;",

@@ -65,6 +65,8 @@ impl Delivery {
     }
 
     /// What must be known of the bytes before this peer may get them: `Some(only_headers)`.
+    ///
+    /// RFC 6152 3 binds only what was declared; undeclared 8-bit bytes go on as they came.
     pub fn scan_needed(&self, offers: &Offers) -> Option<bool> {
         let body = self.message.body == BodyKind::EightBit && !offers.eight_bit_mime;
         let headers = self.message.smtputf8 && !offers.smtputf8;
@@ -72,7 +74,8 @@ impl Delivery {
     }
 
     /// Decides what an absent extension means for the message and for each recipient
-    /// (RFC 6152 3, RFC 6531 3.2), and who is left to be tried.
+    /// (RFC 6152 3, RFC 6531 3.2), and who is left to be tried. 8BITMIME is about the body: raw
+    /// 8-bit bytes in a header are no reason to bounce a message without SMTPUTF8.
     pub fn settle(&mut self, offers: &Offers, scan: &Scan, peer: &str) {
         let here = |code: Enhanced, text: &str| {
             let reply = Reply::new(554, code, text);
@@ -83,8 +86,8 @@ impl Delivery {
         } else {
             self.utf8 = self.message.smtputf8;
         }
-        let eight_bit = self.message.body == BodyKind::EightBit && !offers.eight_bit_mime;
-        if eight_bit && scan.eight_bit {
+        let bound = self.message.body == BodyKind::EightBit && !offers.eight_bit_mime;
+        if bound && scan.eight_bit_body {
             self.fill(here(Enhanced(5, 6, 3), "the next hop does not take 8-bit messages"));
         }
         self.targets =
@@ -157,7 +160,7 @@ impl Delivery {
         if offers.size.is_some() {
             let _ = write!(line, " SIZE={}", message.wire_bytes());
         }
-        if message.body == BodyKind::EightBit && offers.eight_bit_mime {
+        if message.body != BodyKind::SevenBit && offers.eight_bit_mime {
             line.push_str(" BODY=8BITMIME");
         }
         if self.utf8 {

@@ -19,7 +19,7 @@ pub struct Message {
     pub ret: Option<Ret>,
     /// ENVID of its sender, xtext.
     pub envid: Option<Box<str>>,
-    /// BODY of its sender.
+    /// BODY of its sender, and whether the bytes keep to it.
     pub body: BodyKind,
     /// Its sender gave SMTPUTF8.
     pub smtputf8: bool,

@@ -8,8 +8,8 @@
 pub(super) struct Scan {
     /// An 8-bit byte was in the header section.
     pub eight_bit_header: bool,
-    /// An 8-bit byte was anywhere.
-    pub eight_bit: bool,
+    /// An 8-bit byte was after the header section.
+    pub eight_bit_body: bool,
     headers_over: bool,
     line_bytes: usize,
 }
@@ -28,14 +28,15 @@ impl Scan {
             }
             bytes = rest;
         }
-        self.eight_bit |= self.eight_bit_header || !bytes.is_ascii();
+        self.eight_bit_body |= !bytes.is_ascii();
     }
 
     /// More bytes can change nothing.
     pub fn is_settled(&self, only_headers: bool) -> bool {
-        self.eight_bit_header
-            || (only_headers && self.headers_over)
-            || (!only_headers && self.eight_bit)
+        match only_headers {
+            true => self.eight_bit_header || self.headers_over,
+            false => self.eight_bit_body,
+        }
     }
 }
 
@@ -45,16 +46,18 @@ mod tests {
 
     #[test]
     fn headers_end_at_the_first_empty_line_however_the_message_is_cut() {
-        for (message, header, any) in [
+        for (message, header, body) in [
             ("A: b\r\n\r\nc\r\n", false, false),
             ("A: b\r\n\r\n\u{e9}\r\n", false, true),
-            ("A: \u{e9}\r\n\r\nc\r\n", true, true),
+            ("A: \u{e9}\r\n\r\nc\r\n", true, false),
+            ("A: \u{e9}\r\n\r\n\u{e9}\r\n", true, true),
             ("\r\n\u{e9}", false, true),
         ] {
             for cut in 1..message.len() {
                 let mut scan = Scan::default();
                 message.as_bytes().chunks(cut).for_each(|part| scan.feed(part));
-                assert_eq!((scan.eight_bit_header, scan.eight_bit), (header, any), "{message:?}");
+                let seen = (scan.eight_bit_header, scan.eight_bit_body);
+                assert_eq!(seen, (header, body), "{message:?} by {cut}");
             }
         }
     }

@@ -177,6 +177,12 @@ fn message(recipients: usize) -> Box<Message> {
     })
 }
 
+fn with_content(body: BodyKind, content: &'static str) -> Box<Message> {
+    let content = Bytes::from_static(content.as_bytes());
+    let body_bytes = content.len() as u64;
+    Box::new(Message { body, body_bytes, content: Some(content), ..*message(1) })
+}
+
 /// What came of it all, without what does not depend on the cut.
 #[derive(Debug, PartialEq, Eq)]
 struct Story {
@@ -626,15 +632,29 @@ fn m073_eight_bits_for_a_hop_without_8bitmime_bounce_with_5_6_3_and_are_not_sent
     for (body, content, expected) in [
         (BodyKind::EightBit, "A: b\r\n\r\n\u{e9}\r\n", "F Here own 554"),
         (BodyKind::EightBit, "A: b\r\n\r\ne\r\n", "D End 250"),
-        (BodyKind::SevenBit, "A: b\r\n\r\n\u{e9}\r\n", "D End 250"),
     ] {
-        let mut message = message(1);
-        message.body = body;
-        message.body_bytes = content.len() as u64;
-        message.content = Some(Bytes::from_static(content.as_bytes()));
-        let story = tell(&[("EHLO", PIPELINING)], &[message]);
+        let story = tell(&[("EHLO", PIPELINING)], &[with_content(body, content)]);
         assert_eq!(story.summary(), expected);
         assert_eq!(story.bodies.is_empty(), expected.starts_with('F'));
+    }
+}
+
+#[test]
+fn r228_eight_bits_that_nobody_declared_go_as_they_came_to_a_hop_without_8bitmime() {
+    for (body, content) in [
+        (BodyKind::UndeclaredEightBit, "A: b\r\n\r\n\u{e9}\r\n"),
+        (BodyKind::UndeclaredEightBit, "A: \u{e9}\r\n\r\ne\r\n"),
+        // 8BITMIME declares the body, not the header section.
+        (BodyKind::EightBit, "A: \u{e9}\r\n\r\ne\r\n"),
+    ] {
+        let as_it_came = [b"Received: here\r\n", content.as_bytes()].concat();
+        for (offers, parameter) in [(PIPELINING, ""), (PLAIN, ""), (ALL, " BODY=8BITMIME")] {
+            let story = tell(&[("EHLO", offers)], &[with_content(body, content)]);
+            assert_eq!(story.summary(), "D End 250", "{body:?} {content:?}");
+            assert!(story.lines[1].ends_with(parameter), "{:?}", story.lines);
+            assert_eq!(story.lines[1].contains("BODY="), !parameter.is_empty());
+            assert!(story.bodies[0].starts_with(&as_it_came), "{body:?}");
+        }
     }
 }
 

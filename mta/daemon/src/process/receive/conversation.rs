@@ -420,7 +420,7 @@ impl Conversation {
 
     fn envelope(&self, transaction: Transaction, eight_bit: bool) -> Envelope {
         let Transaction { mail, recipients, .. } = transaction;
-        let body = if eight_bit { mail::BodyKind::EightBit } else { mail.body };
+        let body = mail.body.with_bytes(eight_bit);
         Envelope {
             sender: mail.sender,
             ret: mail.ret,
