@@ -235,10 +235,9 @@ fn r228_eight_bits_that_nobody_declared_reach_a_next_hop_that_takes_seven_as_the
         (" BODY=8BITMIME", b"Subject: Gr\xc3\xbc\xc3\x9fe\r\n\r\nbody\r\n"),
     ];
     for (declared, message) in cases {
-        for (domain, sink, onwards) in [
-            ("seven.test", &place().seven_bit, false),
-            ("eight.test", &place().eight_bit, true),
-        ] {
+        for (domain, sink, onwards) in
+            [("seven.test", &place().seven_bit, false), ("eight.test", &place().eight_bit, true)]
+        {
             let token = token("r228");
             let (sender, recipient) = (format!("{token}@client.test"), format!("b@{domain}"));
             let reply = send_as(declared, &sender, &recipient, message);
