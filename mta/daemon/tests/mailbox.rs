@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use daemon::mailbox::{Base, Delivery, Format, Mailbox, Message, Scene, deliver_batch, user_name};
+use daemon::mailbox::{Alarm, Base, Delivery, Format, Mailbox, Message, Scene, user_name};
 use mail::{Address, Enhanced, Outcome, ReversePath, Wall};
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,7 +18,18 @@ fn scene() -> Scene {
         hostname: "mx.test".into(),
         now: Wall::from_micros(1_795_223_045_000_123),
         lock_wait_max: Duration::from_millis(200),
+        mail_group: Some(MAIL),
     }
+}
+
+/// The group `mail` of these tests.
+const MAIL: u32 = 61_009;
+
+fn deliver_batch(batch: &[Delivery], scene: &Scene) -> Vec<Outcome> {
+    let mut alarms: Vec<Alarm> = Vec::new();
+    let outcomes = daemon::mailbox::deliver_batch(batch, scene, &mut alarms);
+    assert_eq!(alarms, []);
+    outcomes
 }
 
 fn message(base: &Base, text: &[u8]) -> Arc<Message> {
@@ -156,6 +167,114 @@ fn boxes_are_closed_to_other_users() {
     let file = fs::read_dir(new).unwrap().next().unwrap().unwrap();
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, 0o600);
     assert_eq!(fs::read_dir(dir.path().join("a/Maildir/tmp")).unwrap().count(), 0);
+}
+
+/// Makes a Maildir, or an empty mbox, at `path`.
+fn make_box(path: &Path, format: Format) {
+    match format {
+        Format::Maildir => {
+            ["tmp", "new", "cur"].iter().for_each(|d| fs::create_dir_all(path.join(d)).unwrap());
+        }
+        Format::Mbox => drop(File::create(path).unwrap()),
+    }
+    parts(format).iter().for_each(|part| set_mode(&part_of(path, part), 0o700));
+}
+
+/// A part of a mailbox; the empty one is the mailbox itself.
+fn part_of(mailbox: &Path, part: &str) -> std::path::PathBuf {
+    if part.is_empty() { mailbox.to_owned() } else { mailbox.join(part) }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Delivers to `bob`, and says what was told of it; nothing may have been written unless it succeeds.
+fn alarms_of(base: &Arc<Base>, format: Format) -> Vec<policy::NotTheirs> {
+    let batch = [1, 2].map(|number| delivery(base, "bob", format, &numbered(number)));
+    let mut alarms = Vec::new();
+    let outcomes = daemon::mailbox::deliver_batch(&batch, &scene(), &mut alarms);
+    let bob = base.path().join("bob");
+    for outcome in &outcomes {
+        assert_eq!(delivered(outcome), alarms.is_empty(), "{outcome:?}");
+        if !alarms.is_empty() {
+            assert!(matches!(outcome, Outcome::Deferred(_)), "{outcome:?}");
+            assert_eq!(enhanced(outcome), Some(Enhanced(4, 2, 0)));
+            let files = |name| fs::read_dir(bob.join(name)).unwrap().count();
+            match format {
+                Format::Maildir => assert_eq!((files("tmp"), files("new")), (0, 0)),
+                Format::Mbox => assert_eq!(fs::metadata(&bob).unwrap().len(), 0),
+            }
+            assert!(!base.path().join("bob.lock").exists());
+        }
+    }
+    assert!(alarms.iter().all(|alarm| alarm.delivery == 0));
+    alarms.into_iter().map(|alarm| alarm.why).collect()
+}
+
+/// The parts of a mailbox whose owner and mode count.
+fn parts(format: Format) -> &'static [&'static str] {
+    match format {
+        Format::Maildir => &["", "tmp", "new", "cur"],
+        Format::Mbox => &[""],
+    }
+}
+
+#[test]
+fn r210_a_mailbox_that_others_may_write_to_gets_nothing_but_an_alarm() {
+    use policy::NotTheirs::{Everybody, Group};
+    let own = rustix::process::getegid().as_raw();
+    for format in [Format::Maildir, Format::Mbox] {
+        for part in parts(format) {
+            for (mode, why) in [(0o702, Everybody), (0o720, Group(own)), (0o722, Everybody)] {
+                let dir = tempfile::tempdir().unwrap();
+                let base = base(dir.path());
+                let bob = dir.path().join("bob");
+                make_box(&bob, format);
+                set_mode(&part_of(&bob, part), mode);
+                assert_eq!(alarms_of(&base, format), [why], "{format:?} {part} {mode:o}");
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        make_box(&dir.path().join("bob"), format);
+        assert_eq!(alarms_of(&base(dir.path()), format), []);
+    }
+}
+
+#[test]
+fn r210_a_mailbox_of_somebody_else_gets_nothing_but_an_alarm() {
+    use std::os::unix::fs::chown;
+    if !rustix::process::geteuid().is_root() {
+        skipped("r210_a_mailbox_of_somebody_else_gets_nothing_but_an_alarm", "other users");
+        return;
+    }
+    for format in [Format::Maildir, Format::Mbox] {
+        for part in parts(format) {
+            let dir = tempfile::tempdir().unwrap();
+            let base = base(dir.path());
+            let bob = dir.path().join("bob");
+            make_box(&bob, format);
+            chown(part_of(&bob, part), Some(61_033), None).unwrap();
+            let why = policy::NotTheirs::Owner(61_033, 0);
+            assert_eq!(alarms_of(&base, format), [why], "{format:?} {part}");
+        }
+    }
+    // As Debian has it: 0660 and of the group `mail`, in a directory of that group.
+    let dir = tempfile::tempdir().unwrap();
+    let bob = dir.path().join("bob");
+    make_box(&bob, Format::Mbox);
+    chown(&bob, None, Some(MAIL)).unwrap();
+    set_mode(&bob, 0o660);
+    chown(dir.path(), None, Some(MAIL)).unwrap();
+    set_mode(dir.path(), 0o2775);
+    assert_eq!(alarms_of(&base(dir.path()), Format::Mbox), []);
+}
+
+/// Tells past the capture of the test harness that a test was not made.
+fn skipped(name: &str, why: &str) {
+    let line = format!("SKIPPED {name}: it needs root, for {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 #[test]

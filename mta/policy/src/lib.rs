@@ -7,10 +7,12 @@
 
 pub mod limits;
 pub mod mailbox;
+pub mod ownership;
 pub mod route;
 pub mod verdict;
 
 pub use limits::{ConnectionLimits, Connections};
 pub use mailbox::{NAME_BYTES_MAX, UnsafeMailbox, mailbox_name};
+pub use ownership::{NotTheirs, Ownership};
 pub use route::{Pattern, Route, Routes};
 pub use verdict::{Accounts, Policy, Verdict};

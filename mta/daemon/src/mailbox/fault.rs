@@ -4,6 +4,7 @@
 
 use super::Mailbox;
 use mail::{Enhanced, Outcome, Reply, Report, Stage};
+use policy::NotTheirs;
 use rustix::io::Errno;
 use std::io;
 
@@ -11,17 +12,18 @@ use std::io;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     reply: Reply,
+    alarm: Option<NotTheirs>,
 }
 
 impl Fault {
     /// 4yz: try again.
     pub fn transient(enhanced: Enhanced, text: impl Into<Box<str>>) -> Fault {
-        Fault { reply: Reply::new(451, enhanced, text) }
+        Fault { reply: Reply::new(451, enhanced, text), alarm: None }
     }
 
     /// 5yz: bounce.
     pub fn permanent(enhanced: Enhanced, text: impl Into<Box<str>>) -> Fault {
-        Fault { reply: Reply::new(550, enhanced, text) }
+        Fault { reply: Reply::new(550, enhanced, text), alarm: None }
     }
 
     /// The local part names no mailbox.
@@ -39,6 +41,17 @@ impl Fault {
         Fault::transient(Enhanced(4, 2, 0), "mailbox is locked by another program")
     }
 
+    /// The mailbox is not its recipient's alone. The sender does not read whose it is; the alarm says it.
+    pub fn not_theirs(why: NotTheirs) -> Fault {
+        let text = "the mailbox is not its recipient's alone";
+        Fault { alarm: Some(why), ..Fault::transient(Enhanced(4, 2, 0), text) }
+    }
+
+    /// What an administrator has to be told.
+    pub(super) fn alarm(&self) -> Option<NotTheirs> {
+        self.alarm
+    }
+
     /// A system call failed. Codes as RFC 3463 3.3 and 3.4 have them.
     pub fn io(doing: &str, error: &io::Error) -> Fault {
         let text = format!("{doing}: {error}");
@@ -52,7 +65,7 @@ impl Fault {
             Some(Errno::XDEV) => (451, Enhanced(4, 3, 5), format!("leaves its place: {text}")),
             _ => (451, Enhanced(4, 3, 0), text),
         };
-        Fault { reply: Reply::new(reply.0, reply.1, reply.2) }
+        Fault { reply: Reply::new(reply.0, reply.1, reply.2), alarm: None }
     }
 
     /// What it becomes, for a mailbox at `peer`.

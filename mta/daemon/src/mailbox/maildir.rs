@@ -9,14 +9,14 @@
 //!
 //! What is left in `tmp` by a power cut is removed by readers after 36 hours, as Maildir has it.
 
-use super::place::unique_name;
+use super::place::{self, unique_name};
 use super::syncs::sync_all;
 use super::{Delivery, Fault, Scene};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 /// Messages written before they are synced together; each is an open file.
@@ -48,7 +48,7 @@ fn deliver_slice(slice: &[&Delivery], scene: &Scene) -> Results {
     let mut buffer = Vec::new();
     let mut written: Vec<Result<(Written, usize), Fault>> = Vec::with_capacity(slice.len());
     for delivery in slice {
-        written.push(maildirs.open(delivery).and_then(|place| {
+        written.push(maildirs.open(delivery, scene).and_then(|place| {
             let file = maildirs.get(place).write(delivery, scene, &mut buffer)?;
             Ok((file, place))
         }));
@@ -68,18 +68,16 @@ struct Maildirs {
 }
 
 impl Maildirs {
-    fn open(&mut self, delivery: &Delivery) -> Result<usize, Fault> {
+    fn open(&mut self, delivery: &Delivery, scene: &Scene) -> Result<usize, Fault> {
         let mailbox = &delivery.mailbox;
         let key = (Arc::as_ptr(&mailbox.base) as usize, mailbox.path.clone());
         if let Some(known) = self.places.get(&key) {
             return known.clone();
         }
-        let place = Maildir::open(delivery)
-            .map(|maildir| {
-                self.open.push(maildir);
-                self.open.len() - 1
-            })
-            .map_err(|error| Fault::io("cannot open the Maildir", &error));
+        let place = Maildir::open(delivery, scene).map(|maildir| {
+            self.open.push(maildir);
+            self.open.len() - 1
+        });
         self.places.insert(key, place.clone());
         place
     }
@@ -102,18 +100,22 @@ impl Maildirs {
 }
 
 impl Maildir {
-    fn open(delivery: &Delivery) -> io::Result<Maildir> {
+    /// Opens it, if it and its three directories are its recipient's alone; what is missing is made.
+    fn open(delivery: &Delivery, scene: &Scene) -> Result<Maildir, Fault> {
         let mailbox = &delivery.mailbox;
-        let below = |name: &str| format!("{}/{name}", mailbox.path.trim_end_matches('/'));
-        let below = |name: &str| below(name).trim_start_matches('/').to_owned();
-        let tmp = mailbox.base.open_below(&below("tmp"))?;
-        let new = mailbox.base.open_below(&below("new"))?;
-        let mut made_in = tmp.made_in;
-        made_in.extend(new.made_in);
-        if !made_in.is_empty() {
-            made_in.extend(mailbox.base.open_below(&below("cur"))?.made_in);
-        }
-        Ok(Maildir { tmp: tmp.directory, new: new.directory, made_in })
+        let refuse = |directory: &File| place::refuse_not_theirs(directory, scene.mail_group);
+        let own = mailbox.base.open_below(mailbox.path.trim_matches('/')).map_err(cannot_open)?;
+        refuse(&own.directory)?;
+        let mut made_in = own.made_in;
+        let mut below = |name: &str| {
+            let opened = place::open_below(own.directory.as_fd(), name).map_err(cannot_open)?;
+            refuse(&opened.directory)?;
+            made_in.extend(opened.made_in);
+            Ok::<_, Fault>(opened.directory)
+        };
+        let (tmp, new) = (below("tmp")?, below("new")?);
+        below("cur")?;
+        Ok(Maildir { tmp, new, made_in })
     }
 
     /// Writes one message into `tmp` and lets the kernel begin to bring it to the disk.
@@ -146,6 +148,10 @@ impl Maildir {
     fn directories(&self) -> impl Iterator<Item = &File> {
         self.made_in.iter().chain([&self.new])
     }
+}
+
+fn cannot_open(error: io::Error) -> Fault {
+    Fault::io("cannot open the Maildir", &error)
 }
 
 fn write_message(file: &mut File, delivery: &Delivery, buffer: &mut Vec<u8>) -> io::Result<()> {

@@ -4,7 +4,7 @@
 
 use super::lock::{self, LockError, MboxLock};
 use super::text::{QuoteFrom, from_line};
-use super::{Delivery, Fault, Mailbox, Scene};
+use super::{Delivery, Fault, Mailbox, Scene, place};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -62,22 +62,32 @@ fn deliver_box(
     results: &mut Results,
 ) -> Attempted {
     let chosen: Vec<&Delivery> = members.iter().map(|&i| all[i]).collect();
-    let outcome = Mbox::open(&chosen[0].mailbox).and_then(|mbox| match mbox.lock() {
+    let outcome = open_box(&chosen[0].mailbox, scene).and_then(|mbox| match mbox.lock() {
         Ok(lock) => Ok(Some(mbox.append(&chosen, scene, lock))),
         Err(LockError::Busy) => Ok(None),
-        Err(LockError::Io(error)) => Err(error),
+        Err(LockError::Io(error)) => Err(cannot_open(&error)),
     });
     match outcome {
         Ok(None) => return Attempted::Busy,
         Ok(Some(appended)) => {
             members.iter().zip(appended).for_each(|(&i, result)| results[i] = result);
         }
-        Err(error) => {
-            let fault = Fault::io("cannot open the mailbox", &error);
+        Err(fault) => {
             members.iter().for_each(|&i| results[i] = Err(fault.clone()));
         }
     }
     Attempted::Done
+}
+
+/// Opens it, if it is its recipient's alone.
+fn open_box(mailbox: &Mailbox, scene: &Scene) -> Result<Mbox, Fault> {
+    let mbox = Mbox::open(mailbox).map_err(|error| cannot_open(&error))?;
+    place::refuse_not_theirs(&mbox.file, scene.mail_group)?;
+    Ok(mbox)
+}
+
+fn cannot_open(error: &io::Error) -> Fault {
+    Fault::io("cannot open the mailbox", error)
 }
 
 /// An open mbox.

@@ -22,6 +22,9 @@ pub use message::{Intake, MEMORY_BYTES_MAX, Message, nameless};
 pub use place::{Base, user_name};
 
 use mail::{Address, Outcome, Wall, trace};
+use policy::NotTheirs;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,14 +70,26 @@ pub struct Scene {
     pub now: Wall,
     /// How long one batch waits for locks that others hold, all together.
     pub lock_wait_max: Duration,
+    /// The system's group `mail`, whose members may write to mailboxes.
+    pub mail_group: Option<u32>,
+}
+
+/// What an administrator has to be told of a mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// The place in the batch of the first delivery to this mailbox.
+    pub delivery: usize,
+    /// Why nothing was written to it.
+    pub why: NotTheirs,
 }
 
 /// How long a batch waits for locks, unless told otherwise.
 pub const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Delivers all of them; the outcomes are in the order of `batch`. When it returns, what is
-/// `Delivered` is durable, and of what is not, nothing is left that a reader would take for mail.
-pub fn deliver_batch(batch: &[Delivery], scene: &Scene) -> Vec<Outcome> {
+/// `Delivered` is durable, and of what is not, nothing is left that a reader would take for mail. Each
+/// mailbox that somebody has to look after is added to `alarms` once.
+pub fn deliver_batch(batch: &[Delivery], scene: &Scene, alarms: &mut Vec<Alarm>) -> Vec<Outcome> {
     let mut results: Vec<Result<(), Fault>> = batch.iter().map(refuse_loop).collect();
     for (format, deliver) in [
         (Format::Maildir, maildir::deliver as fn(&[&Delivery], &Scene) -> Vec<Result<(), Fault>>),
@@ -88,7 +103,18 @@ pub fn deliver_batch(batch: &[Delivery], scene: &Scene) -> Vec<Outcome> {
             results[i] = result;
         }
     }
+    collect_alarms(&results, batch, alarms);
     results.into_iter().zip(batch).map(|(r, d)| fault::outcome(r, &d.mailbox)).collect()
+}
+
+fn collect_alarms(results: &[Result<(), Fault>], batch: &[Delivery], alarms: &mut Vec<Alarm>) {
+    let mut told = HashSet::new();
+    for (delivery, result) in results.iter().enumerate() {
+        let why = result.as_ref().err().and_then(Fault::alarm);
+        if let Some(why) = why.filter(|_| told.insert(batch[delivery].mailbox.display())) {
+            alarms.push(Alarm { delivery, why });
+        }
+    }
 }
 
 /// A message that was delivered to this address before has gone in a circle (FAULTS M064).

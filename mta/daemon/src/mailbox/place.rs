@@ -2,6 +2,7 @@
 //! left. Must never follow a symbolic link below the base, nor `..` out of it.
 
 use super::{Fault, Format};
+use policy::Ownership;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -61,26 +62,41 @@ impl Base {
 
     /// Opens the directory `relative` below this one, making what is missing with mode 0700.
     pub(super) fn open_below(&self, relative: &str) -> io::Result<Opened> {
-        match beneath(self.directory(), relative) {
-            Ok(directory) => Ok(Opened { directory, made_in: Vec::new() }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.make_below(relative),
-            Err(error) => Err(error),
-        }
+        open_below(self.directory(), relative)
     }
+}
 
-    fn make_below(&self, relative: &str) -> io::Result<Opened> {
-        let mut directory = beneath(self.directory(), ".")?;
-        let mut made_in = Vec::new();
-        for name in relative.split('/').filter(|name| !name.is_empty()) {
-            match rustix::fs::mkdirat(&directory, name, OWNER_ONLY) {
-                Ok(()) => made_in.push(directory.try_clone()?),
-                Err(Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-            directory = beneath(directory.as_fd(), name)?;
-        }
-        Ok(Opened { directory, made_in })
+/// Opens the directory `relative` below `from`, making what is missing with mode 0700.
+pub(super) fn open_below(from: BorrowedFd<'_>, relative: &str) -> io::Result<Opened> {
+    match beneath(from, relative) {
+        Ok(directory) => Ok(Opened { directory, made_in: Vec::new() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make_below(from, relative),
+        Err(error) => Err(error),
     }
+}
+
+fn make_below(from: BorrowedFd<'_>, relative: &str) -> io::Result<Opened> {
+    let mut directory = beneath(from, ".")?;
+    let mut made_in = Vec::new();
+    for name in relative.split('/').filter(|name| !name.is_empty()) {
+        match rustix::fs::mkdirat(&directory, name, OWNER_ONLY) {
+            Ok(()) => made_in.push(directory.try_clone()?),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        directory = beneath(directory.as_fd(), name)?;
+    }
+    Ok(Opened { directory, made_in })
+}
+
+/// Refuses an open file or directory that is not its recipient's alone. Whoever delivers is the
+/// recipient: a worker has become that user, and where boxes are made when mail comes they are ours.
+pub(super) fn refuse_not_theirs(opened: &File, mail_group: Option<u32>) -> Result<(), Fault> {
+    let stat = rustix::fs::fstat(opened)
+        .map_err(|error| Fault::io("cannot look at the mailbox", &error.into()))?;
+    let found = Ownership { uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode };
+    let recipient = rustix::process::geteuid().as_raw();
+    found.judge(recipient, mail_group).map_err(Fault::not_theirs)
 }
 
 /// Opens the directory `relative` below `from`.

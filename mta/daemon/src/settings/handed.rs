@@ -37,6 +37,8 @@ pub struct Surroundings {
     pub addresses: Vec<IpAddr>,
     /// The system's accounts, where `local.users` is `system`, ordered by name.
     pub accounts: Vec<Account>,
+    /// The group `mail`, whose members may write to mailboxes; `None` where there is no such group.
+    pub mail_group: Option<u32>,
 }
 
 /// An account of the system.
@@ -128,6 +130,7 @@ impl Surroundings {
             localtime: read_bounded(&root.join("etc/localtime")).unwrap_or_default(),
             addresses: addresses_of(&text("proc/net/fib_trie"), &text("proc/net/if_inet6")),
             accounts: if accounts { accounts_of(&text("etc/passwd")) } else { Vec::new() },
+            mail_group: group_of(&text("etc/group"), "mail"),
         }
     }
 
@@ -163,6 +166,13 @@ fn addresses_of(fib_trie: &str, if_inet6: &str) -> Vec<IpAddr> {
     found.sort_unstable();
     found.dedup();
     found
+}
+
+/// The id of a group in a file in the form of group(5).
+fn group_of(groups: &str, wanted: &str) -> Option<u32> {
+    let mut groups = groups.lines().map(|line| line.split(':'));
+    let mut found = groups.find(|group| group.clone().next() == Some(wanted))?;
+    found.nth(2)?.parse().ok()
 }
 
 /// The accounts of a file in the form of passwd(5). Lines of another form are left out, and so are

@@ -359,6 +359,8 @@ fn n116_what_is_missing_around_us_is_empty() {
     let passwd = "root:x:0:0:root:/root:/bin/sh\n# no\n+nis\nann:x:1000:1001::/home/ann:\n\
         ann:x:1:1::/other:\nbad:x:one:1::/home/bad:\nrel:x:5:5::home:\n";
     std::fs::write(root.path().join("etc/passwd"), passwd).unwrap();
+    let groups = "root:x:0:\nmailman:x:7:\nmail:x:8:ann\nmail:x:9:\n";
+    std::fs::write(root.path().join("etc/group"), groups).unwrap();
     std::fs::create_dir_all(root.path().join("proc/net")).unwrap();
     let tables = [
         (
@@ -380,5 +382,6 @@ fn n116_what_is_missing_around_us_is_empty() {
     let names: Vec<(&str, u32)> =
         found.accounts.iter().map(|account| (account.name.as_str(), account.uid)).collect();
     assert_eq!(names, [("ann", 1000), ("root", 0)]);
+    assert_eq!(found.mail_group, Some(8));
     assert!(Surroundings::collect(root.path(), false).accounts.is_empty());
 }

@@ -8,7 +8,7 @@ use super::target::{Lane, Place};
 use super::worker::{FromWorker, ToWorker};
 use crate::io::control::stream_pair;
 use crate::io::stream::Stream;
-use crate::mailbox::Fault;
+use crate::mailbox::{Alarm, Fault};
 use bytes::Bytes;
 use link::frame;
 use mail::{Enhanced, Outcome};
@@ -30,7 +30,15 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// A batch that is done.
-pub type Done = (Lane, Vec<(Item, Outcome)>);
+#[derive(Debug)]
+pub struct Done {
+    /// Its lane, which is free again.
+    pub lane: Lane,
+    /// What became of each delivery.
+    pub outcomes: Vec<(Item, Outcome)>,
+    /// What an administrator has to be told.
+    pub alarms: Vec<Alarm>,
+}
 
 /// All workers.
 pub struct Crew {
@@ -105,9 +113,10 @@ impl Shared {
                 Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
             };
             let failed = answer.is_err();
-            let outcomes = answer.unwrap_or_else(|error| refuse(&batch, user, &error));
-            let done = batch.into_iter().zip(outcomes).collect();
-            let _ = self.done.send((Lane::Worker(user.clone()), done));
+            let (outcomes, alarms) =
+                answer.unwrap_or_else(|error| (refuse(&batch, user, &error), Vec::new()));
+            let outcomes = batch.into_iter().zip(outcomes).collect();
+            let _ = self.done.send(Done { lane: Lane::Worker(user.clone()), outcomes, alarms });
             let more = tokio::select! {
                 biased;
                 more = batches.recv() => more,
@@ -131,7 +140,7 @@ impl Shared {
         Stream::new(ours)
     }
 
-    async fn ask(&self, stream: &mut Stream, batch: &Batch) -> io::Result<Vec<Outcome>> {
+    async fn ask(&self, stream: &mut Stream, batch: &Batch) -> io::Result<Answer> {
         let talk = async {
             for group in batch.chunk_by(|one, other| Arc::ptr_eq(&one.message, &other.message)) {
                 self.say_group(stream, group).await?;
@@ -140,9 +149,11 @@ impl Shared {
             write(stream, &mut VecDeque::from([go])).await?;
             answer(stream).await
         };
-        let outcomes = timeout(ANSWER_TIME_MAX, talk).await.map_err(io::Error::from)??;
-        match outcomes.len() == batch.len() {
-            true => Ok(outcomes),
+        let answer = timeout(ANSWER_TIME_MAX, talk).await.map_err(io::Error::from)??;
+        let (outcomes, alarms) = &answer;
+        let known = alarms.iter().all(|alarm| alarm.delivery < batch.len());
+        match outcomes.len() == batch.len() && alarms.len() <= batch.len() && known {
+            true => Ok(answer),
             false => Err(io::Error::other("a worker answered something else than it was asked")),
         }
     }
@@ -176,13 +187,16 @@ async fn write(stream: &mut Stream, output: &mut VecDeque<Bytes>) -> io::Result<
     Ok(())
 }
 
-async fn answer(stream: &mut Stream) -> io::Result<Vec<Outcome>> {
+/// What a worker says of a batch.
+type Answer = (Vec<Outcome>, Vec<Alarm>);
+
+async fn answer(stream: &mut Stream) -> io::Result<Answer> {
     loop {
         stream.ready(false).await?;
         let Some(input) = stream.read()? else { continue };
         let decoded = frame::decode::<FromWorker>(input).map_err(io::Error::other)?;
-        if let Some((FromWorker::Outcomes(outcomes), _)) = decoded {
-            return Ok(outcomes);
+        if let Some((FromWorker::Outcomes(outcomes, alarms), _)) = decoded {
+            return Ok((outcomes, alarms));
         }
     }
 }

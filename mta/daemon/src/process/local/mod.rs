@@ -32,7 +32,7 @@ use crate::io::control::Control;
 use crate::io::stream::Stream;
 use crate::jail::{self, Privilege, Profile, Root};
 use crate::log::{Log, Verb};
-use crate::mailbox::{Delivery, Fault, LOCK_WAIT_MAX, Message, Scene, deliver_batch};
+use crate::mailbox::{Alarm, Delivery, Fault, LOCK_WAIT_MAX, Message, Scene, deliver_batch};
 use crate::process::child::{Orders, Start, runtime};
 use crate::process::wiring;
 use crate::settings::Deliver;
@@ -118,8 +118,9 @@ fn begin(
     log: Log,
 ) -> io::Result<()> {
     let hostname = targets.wanted().hostname.clone();
+    let mail_group = targets.wanted().surroundings.mail_group;
     let (done, results) = unbounded_channel();
-    let own = start_own(hostname.clone(), done.clone())?;
+    let own = start_own(hostname.clone(), mail_group, done.clone())?;
     let runtime = runtime()?;
     runtime.run(async move {
         let crew = forks.map(|forks| Crew::new(forks, hostname, done));
@@ -135,17 +136,22 @@ fn begin(
 }
 
 /// The thread that writes and syncs: it ends when its sender is dropped.
-fn start_own(hostname: String, done: UnboundedSender<Done>) -> io::Result<blocking::Sender<Batch>> {
+fn start_own(
+    hostname: String,
+    mail_group: Option<u32>,
+    done: UnboundedSender<Done>,
+) -> io::Result<blocking::Sender<Batch>> {
     let (own, batches) = blocking::channel::<Batch>();
     let deliver = move || {
         for batch in batches {
             faults::reach(Point::Mailbox);
-            let now = worker::wall();
-            let scene = Scene { hostname: hostname.clone(), now, lock_wait_max: LOCK_WAIT_MAX };
+            let (hostname, now) = (hostname.clone(), worker::wall());
+            let scene = Scene { hostname, now, lock_wait_max: LOCK_WAIT_MAX, mail_group };
             let deliveries: Vec<Delivery> = batch.iter().filter_map(Item::delivery).collect();
-            let outcomes = deliver_batch(&deliveries, &scene);
-            let done_now = batch.into_iter().zip(outcomes).collect();
-            if done.send((Lane::Own, done_now)).is_err() {
+            let mut alarms = Vec::new();
+            let outcomes = deliver_batch(&deliveries, &scene, &mut alarms);
+            let outcomes = batch.into_iter().zip(outcomes).collect();
+            if done.send(Done { lane: Lane::Own, outcomes, alarms }).is_err() {
                 return;
             }
         }
@@ -389,18 +395,30 @@ impl Local {
             match (&lane, &self.crew) {
                 (Lane::Worker(user), Some(crew)) => crew.give(user, batch),
                 (Lane::Own, _) => self.own.send(batch).expect("the thread ends after its sender"),
-                (Lane::Worker(_), None) => self.done((lane.clone(), without_crew(batch))),
+                (Lane::Worker(_), None) => {
+                    let outcomes = without_crew(batch);
+                    self.done(Done { lane: lane.clone(), outcomes, alarms: Vec::new() });
+                }
             }
         }
     }
 
-    fn done(&mut self, (lane, done): Done) {
-        self.gather.free(&lane);
-        for (item, outcome) in done {
+    fn done(&mut self, done: Done) {
+        self.gather.free(&done.lane);
+        for alarm in &done.alarms {
+            let (_, outcome) = &done.outcomes[alarm.delivery];
+            self.log.error(&told(alarm, &outcome.report().peer));
+        }
+        for (item, outcome) in done.outcomes {
             let who = (item.message.sender(), &item.recipient);
             self.outcome(item.attempt, item.index, who, outcome);
         }
     }
+}
+
+/// An alarm in words.
+fn told(Alarm { why, .. }: &Alarm, mailbox: &str) -> String {
+    format!("mailbox {mailbox} {why}: its mail waits until it is its recipient's alone")
 }
 
 /// The one line of an attempt for a recipient.

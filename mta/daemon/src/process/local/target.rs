@@ -56,7 +56,7 @@ pub struct Wanted {
     pub state: PathBuf,
     /// `[local]`.
     pub local: settings::Local,
-    /// The accounts of the system, nothing else.
+    /// The accounts of the system and its group `mail`, nothing else.
     pub surroundings: Surroundings,
 }
 
@@ -89,12 +89,12 @@ struct Variables<'a> {
 impl Wanted {
     /// Picks it out.
     pub fn of(handed: &Handed) -> Wanted {
-        let accounts = handed.surroundings.accounts.clone();
+        let Surroundings { accounts, mail_group, .. } = handed.surroundings.clone();
         Wanted {
             hostname: handed.settings.hostname.as_str().to_owned(),
             state: handed.settings.state.clone(),
             local: handed.settings.local.clone(),
-            surroundings: Surroundings { accounts, ..Surroundings::default() },
+            surroundings: Surroundings { accounts, mail_group, ..Surroundings::default() },
         }
     }
 

@@ -47,12 +47,16 @@ fn wanted(state: &Path, deliver: Deliver, users: Users, accounts: Vec<Account>) 
 
 impl Queue {
     fn with(wanted: Wanted, privilege: Privilege) -> Queue {
+        Queue::logging(wanted, privilege, Log::off())
+    }
+
+    fn logging(wanted: Wanted, privilege: Privilege, log: Log) -> Queue {
         let (master, control) = Control::pair().unwrap();
         let forks = start_forks(&wanted, &privilege).unwrap();
         let targets = Targets::open(wanted, owner(&privilege)).unwrap();
         let (ours, theirs) = stream_pair().unwrap();
         let peers = vec![(Role::Queue, 0, theirs)];
-        let process = std::thread::spawn(|| begin(control, peers, targets, forks, Log::off()));
+        let process = std::thread::spawn(|| begin(control, peers, targets, forks, log));
         let mut queue = Queue::around(ours, master);
         queue.process = Some(process);
         assert!(
@@ -342,6 +346,44 @@ fn a_shared_mail_directory_lends_its_group_for_the_dotlock() {
     assert_eq!(text.matches("\n\n>From me\n\n").count(), 3);
     assert!(!spool.join("ann.lock").exists());
     queue.end();
+}
+
+#[test]
+fn r210_a_worker_writes_to_no_mailbox_that_somebody_else_made_for_its_user() {
+    if !is_root() {
+        return skipped("r210_a_worker_writes_to_no_mailbox_that_somebody_else_made_for_its_user");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    open_to_all(dir.path(), 0o755);
+    let spool = dir.path().join("mail");
+    fs::create_dir(&spool).unwrap();
+    open_to_all(&spool, 0o1777);
+    fs::write(spool.join("ann"), "").unwrap();
+    std::os::unix::fs::chown(spool.join("ann"), Some(61_002), None).unwrap();
+    open_to_all(&spool.join("ann"), 0o666);
+    let deliver = Deliver::Mbox(template(&[&format!("{}/", spool.display()), "{user}"]));
+    let accounts = ["ann", "bob"].map(|name| account(name, 61_001, "/".into())).to_vec();
+    let wanted = wanted(dir.path(), deliver, Users::System, accounts);
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let style = Style::of_stderr(LogFormat::Text, LogLevel::Error);
+    let sink = log.reopen().unwrap();
+    let mut queue =
+        Queue::logging(wanted, local_user(), Log::start_on("local", style, sink).unwrap());
+    let outcome = queue.one(1, "ann@l.test", b"x\r\n");
+    assert!(matches!(&outcome, Outcome::Deferred(_)), "{outcome:?}");
+    assert_eq!(enhanced(&outcome), "4.2.0");
+    assert!(delivered(&queue.one(2, "bob@l.test", b"x\r\n")));
+    queue.end();
+    assert_eq!(fs::read(spool.join("ann")).unwrap(), b"");
+    let told = fs::read_to_string(log.path()).unwrap();
+    let whose = "ann belongs to user id 61002, not to its recipient, user id 61001";
+    assert!(told.contains(whose) && told.lines().count() == 1, "{told}");
+}
+
+/// Tells past the capture of the test harness that a test was not made.
+fn skipped(name: &str) {
+    let line = format!("SKIPPED {name}: it needs root, for other users\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 fn pipe_queue(dir: &Path, script: &str) -> Queue {

@@ -11,7 +11,8 @@
 use super::pipe;
 use super::target::WorkerPlace;
 use crate::mailbox::{
-    Base, Delivery, Fault, Format, Intake, LOCK_WAIT_MAX, Mailbox, Message, Scene, deliver_batch,
+    Alarm, Base, Delivery, Fault, Format, Intake, LOCK_WAIT_MAX, Mailbox, Message, Scene,
+    deliver_batch,
 };
 use bytes::{Bytes, BytesMut};
 use link::frame;
@@ -42,8 +43,8 @@ pub enum ToWorker {
 /// What a worker says.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromWorker {
-    /// One for each `Deliver`, in order.
-    Outcomes(Vec<Outcome>),
+    /// One for each `Deliver`, in order; and the mailboxes that somebody has to look after.
+    Outcomes(Vec<Outcome>, Vec<Alarm>),
 }
 
 /// Where large messages and those for programs are staged.
@@ -53,16 +54,16 @@ const READ_BYTES: usize = 64 << 10;
 /// Directories that are held open between batches.
 const BASES_MAX: usize = 16;
 
-/// Serves until the other end is closed.
-pub fn run(stream: OwnedFd) -> io::Result<()> {
+/// Serves until the other end is closed. `mail_group` is the system's group `mail`.
+pub fn run(stream: OwnedFd, mail_group: Option<u32>) -> io::Result<()> {
     let mut stream = UnixStream::from(stream);
     stream.set_nonblocking(false)?;
-    let mut worker = Worker::default();
+    let mut worker = Worker { mail_group, ..Worker::default() };
     let mut input = BytesMut::new();
     loop {
         while let Some((message, tail)) = frame::decode(&mut input).map_err(io::Error::other)? {
-            if let Some(outcomes) = worker.accept(message, &tail) {
-                stream.write_all(&frame::encode(&FromWorker::Outcomes(outcomes), &[]))?;
+            if let Some(answer) = worker.accept(message, &tail) {
+                stream.write_all(&frame::encode(&answer, &[]))?;
             }
         }
         let filled = input.len();
@@ -77,6 +78,7 @@ pub fn run(stream: OwnedFd) -> io::Result<()> {
 
 #[derive(Default)]
 struct Worker {
+    mail_group: Option<u32>,
     bases: BTreeMap<PathBuf, Arc<Base>>,
     intake: Option<Intake>,
     fault: Option<Fault>,
@@ -92,7 +94,7 @@ struct Job {
 }
 
 impl Worker {
-    fn accept(&mut self, message: ToWorker, tail: &Bytes) -> Option<Vec<Outcome>> {
+    fn accept(&mut self, message: ToWorker, tail: &Bytes) -> Option<FromWorker> {
         match message {
             ToWorker::Message(sender) => {
                 (self.intake, self.message) = (Some(Intake::as_it_is(sender)), None);
@@ -129,25 +131,32 @@ impl Worker {
         self.message.clone().ok_or_else(|| Fault::io("no message", &io::Error::other("no message")))
     }
 
-    fn go(&mut self, hostname: String) -> Vec<Outcome> {
-        let scene = Scene { hostname, now: wall(), lock_wait_max: LOCK_WAIT_MAX };
+    fn go(&mut self, hostname: String) -> FromWorker {
+        let mail_group = self.mail_group;
+        let scene = Scene { hostname, now: wall(), lock_wait_max: LOCK_WAIT_MAX, mail_group };
         let jobs = std::mem::take(&mut self.jobs);
         (self.intake, self.message) = (None, None);
         let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(jobs.len());
-        let mut deliveries = Vec::new();
-        for job in jobs {
+        // The place of each in the batch is kept: alarms are told by it.
+        let (mut deliveries, mut places) = (Vec::new(), Vec::new());
+        for (place, job) in jobs.into_iter().enumerate() {
             outcomes.push(match self.prepare(job) {
                 Prepared::Mailbox(delivery) => {
                     deliveries.push(delivery);
+                    places.push(place);
                     None
                 }
                 Prepared::Done(outcome) => Some(outcome),
             });
         }
-        let mut delivered = deliver_batch(&deliveries, &scene).into_iter();
+        let mut alarms = Vec::new();
+        let mut delivered = deliver_batch(&deliveries, &scene, &mut alarms).into_iter();
+        alarms.iter_mut().for_each(|alarm| alarm.delivery = places[alarm.delivery]);
         let next = || delivered.next().expect("deliver_batch answers each delivery");
         let mut next = next;
-        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(&mut next)).collect()
+        let outcomes =
+            outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(&mut next)).collect();
+        FromWorker::Outcomes(outcomes, alarms)
     }
 
     fn prepare(&mut self, job: Job) -> Prepared {
