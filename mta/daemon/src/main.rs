@@ -2,6 +2,7 @@
 //! than the names of the functions behind the commands: the command line is a library, so that it
 //! can be tested; and the allocator, which is a matter of a program and not of its library.
 
+#[cfg(feature = "jemalloc")]
 mod allocator;
 
 use daemon::cli::{self, Wiring};
