@@ -275,6 +275,65 @@ fn n103_who_never_reads_replies_is_not_read_from_any_more() {
 }
 
 #[test]
+fn r211_recipients_of_ten_and_of_a_hundred_sessions_stay_within_the_memory_setting() {
+    const SETTING: u64 = 24 << 20;
+    // Code that runs for the first time, and what the allocator cannot use again at once.
+    const BESIDE: u64 = 6 << 20;
+    for sessions in [10, 100] {
+        let tables = format!(
+            "[processes]\nreceive = 1\n[limits]\nsession_memory_bytes_max = {SETTING}\n\
+             stranger_recipients_max = 50000\n"
+        );
+        let place = start(tables);
+        place.daemon.works();
+        let receive = place.daemon.pids_of("receive")[0];
+        let before = rss_anon(receive).unwrap();
+        let mut strangers: Vec<Client> =
+            (0..sessions).map(|_| Client::stranger(place.daemon.port)).collect();
+        for client in &mut strangers {
+            client.ask("MAIL FROM:<a@stranger.test>", 250);
+        }
+        let accepted: Vec<u64> = strangers.iter_mut().map(recipients_until_refused).collect();
+        let grown = rss_anon(receive).unwrap().saturating_sub(before);
+        assert!(grown <= SETTING + BESIDE, "{grown} bytes for {sessions} sessions");
+        let taken: u64 = accepted.iter().sum();
+        assert!(taken * 700 > SETTING / 2, "{taken} recipients: the setting is used");
+        // Nothing new is begun, and who has recipients can still give them up.
+        let reply = Client::connect(place.daemon.port).reply();
+        assert_eq!((reply.code, reply.enhanced()), (421, "4.3.2"));
+        let reply = strangers[0].command("DATA");
+        assert_eq!((reply.code, reply.enhanced()), (452, "4.3.1"));
+        strangers.iter_mut().for_each(|client| drop(client.ask("RSET", 250)));
+        place.daemon.works();
+    }
+}
+
+/// Names recipients of the longest kind until there is no room for more; how many were accepted.
+fn recipients_until_refused(client: &mut Client) -> u64 {
+    let orcpt = "y".repeat(490);
+    let mut accepted = 0;
+    for batch in 0.. {
+        let line = |n| format!("RCPT TO:<u{batch:05}x{n:02}@local.test> ORCPT=rfc822;{orcpt}\r\n");
+        client.send((0..50).map(line).collect::<String>());
+        let mut refused = false;
+        for _ in 0..50 {
+            let reply = client.reply();
+            match reply.code {
+                250 => accepted += 1,
+                _ => {
+                    assert_eq!((reply.code, reply.enhanced()), (452, "4.3.1"), "{reply:?}");
+                    refused = true;
+                }
+            }
+        }
+        if refused {
+            break;
+        }
+    }
+    accepted
+}
+
+#[test]
 fn n104_segments_of_any_size_make_the_same_message() {
     let place = patient();
     let conversation = |token: &str| {
@@ -369,12 +428,14 @@ fn n105_who_is_silent_after_354_hears_421_in_time() {
 
 /// Of all processes of a daemon: resident memory that is not shared files.
 fn memory_bytes(daemon: &Daemon) -> u64 {
-    let of = |pid: u32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with("RssAnon:"))?.to_string();
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    daemon.pids().into_iter().filter_map(of).sum::<u64>() * 1024
+    daemon.pids().into_iter().filter_map(rss_anon).sum()
+}
+
+/// The same of one process.
+fn rss_anon(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"))?.to_string();
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 fn descriptors(daemon: &Daemon) -> usize {

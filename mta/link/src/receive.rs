@@ -135,6 +135,9 @@ pub struct ReceiverEnd {
     connected: bool,
     welcomed: bool,
     credit: u64,
+    /// Credit that was given in all over this stream; bytes that were held when the last one ended.
+    given: u64,
+    held_before: u64,
     waiting_for_credit: bool,
     /// Since when there has been no queue process that answers.
     answer_by: Option<Instant>,
@@ -152,6 +155,8 @@ impl ReceiverEnd {
             connected: false,
             welcomed: false,
             credit: 0,
+            given: 0,
+            held_before: 0,
             waiting_for_credit: false,
             answer_by: None,
             transactions: BTreeMap::new(),
@@ -179,6 +184,7 @@ impl ReceiverEnd {
 
     /// The queue process is gone: what was half staged cannot go on.
     pub fn disconnected(&mut self, now: Instant) {
+        self.held_before = self.held_bytes();
         self.output.clear();
         self.connected = false;
         self.welcomed = false;
@@ -265,6 +271,7 @@ impl ReceiverEnd {
             }
             ToReceiver::Welcome { credit_bytes, .. } => {
                 self.welcomed = true;
+                self.given = credit_bytes;
                 self.answer_by = None;
                 self.give(credit_bytes);
             }
@@ -372,6 +379,12 @@ impl ReceiverEnd {
     /// Frames to be written, in order.
     pub fn output(&mut self) -> &mut VecDeque<Bytes> {
         &mut self.output
+    }
+
+    /// Bytes of bodies and envelopes that the queue process has not taken or not answered: what they
+    /// cost of the credit. While there is no queue process, those of the last one.
+    pub fn held_bytes(&self) -> u64 {
+        if self.welcomed { self.given.saturating_sub(self.credit) } else { self.held_before }
     }
 
     /// A queue process answers.

@@ -9,15 +9,19 @@ use policy::{Accounts, ConnectionLimits, Policy, Routes};
 use std::net::IpAddr;
 
 impl Settings {
-    /// What a session of this listener goes by.
-    pub fn smtp(&self, listen: &Listen) -> smtp::server::Settings {
+    /// What a session of this listener goes by; `trusted`: its client is in `relay.from`.
+    pub fn smtp(&self, listen: &Listen, trusted: bool) -> smtp::server::Settings {
         let limits = &self.limits;
+        let recipients_max = match trusted {
+            true => listen.recipients_max,
+            false => listen.recipients_max.min(listen.stranger_recipients_max),
+        };
         smtp::server::Settings {
             lmtp: listen.protocol == Protocol::Lmtp,
             message_bytes_max: listen.message_bytes_max,
             header_bytes_max: limits.header_bytes_max,
             hops_max: limits.hops_max,
-            recipients_max: listen.recipients_max,
+            recipients_max,
             errors_max: limits.junk_commands_max,
             idle_commands_max: limits.idle_commands_max,
             command_wait_max: limits.command_timeout,
@@ -174,7 +178,7 @@ mod tests {
             order = "arrival"
         "#;
         let settings = load(text, "f", &system).unwrap();
-        let smtp = settings.smtp(&settings.listen[0]);
+        let smtp = settings.smtp(&settings.listen[0], true);
         assert_eq!((smtp.lmtp, smtp.message_bytes_max, smtp.errors_max), (true, 1_000_000, 3));
         let scheduler = settings.scheduler();
         assert_eq!(scheduler.order, scheduler::Order::Arrival);
@@ -186,6 +190,26 @@ mod tests {
         assert_eq!(hop("here.test"), NextHop::Local.to_string());
         assert_eq!(hop("a.sink.test"), "smtp:127.0.0.1:2600");
         assert_eq!(hop("elsewhere.test"), "elsewhere.test");
+    }
+
+    #[test]
+    fn r211_strangers_may_address_fewer_recipients_than_those_who_may_relay() {
+        let system = System { hostname: "mx.test".into(), state: "/s".into() };
+        let most = |text: &str| {
+            let settings = load(text.as_bytes(), "f", &system).unwrap();
+            let of = |trusted| settings.smtp(&settings.listen[0], trusted).recipients_max;
+            (of(true), of(false))
+        };
+        for (text, expected) in [
+            ("", (50_000, 1_000)),
+            ("[limits]\nstranger_recipients_max = 1000000", (50_000, 50_000)),
+            ("[limits]\nrecipients_max = 200", (200, 200)),
+            ("[limits]\nrecipients_max = 1000000", (1_000_000, 1_000)),
+            ("[[listen]]\naddress = \"*:25\"\nstranger_recipients_max = 100", (50_000, 100)),
+            ("[[listen]]\naddress = \"*:25\"\nrecipients_max = 100", (100, 100)),
+        ] {
+            assert_eq!(most(text), expected, "{text}");
+        }
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub const KNOBS: &[Knob] = knobs! {
     "listen.connections_per_client" = "", Count(1, 1_000_000), "connections at once of one stranger, here", "as limits.connections_per_client", "5";
     "listen.message_bytes_max" = "", Bytes(64 * K, 64 * G), "size of a message, here", "as limits.message_bytes_max", "\"1MB\"";
     "listen.recipients_max" = "", Count(100, 1_000_000), "recipients of a transaction, here", "as limits.recipients_max", "200";
+    "listen.stranger_recipients_max" = "", Count(100, 1_000_000), "recipients of a transaction of a client that is not in relay.from, here", "as limits.stranger_recipients_max", "100";
 
     "relay.from" = "[\"127.0.0.0/8\", \"::1\"]", Text("a list of addresses and networks"), "who may send to anywhere, free of the limits for each client",
         "programs of this machine send mail; everybody else only to our own domains", "[\"192.0.2.0/24\"]";
@@ -105,9 +106,12 @@ pub const KNOBS: &[Knob] = knobs! {
     "limits.header_bytes_max" = "\"1MiB\"", Bytes(16 * K, G), "size of a message's header section", "far above all that is honest", "\"100kB\"";
     "limits.recipients_max" = "50000", Count(100, 1_000_000), "recipients of a transaction",
         "lists are sent in one piece; RFC 5321 4.5.3.1.8 wants at least 100", "1000";
+    "limits.stranger_recipients_max" = "1000", Count(100, 1_000_000), "recipients of a transaction of a client that is not in relay.from; never more than recipients_max",
+        "what Postfix takes; a stranger's one message may make that many deliveries and notices", "100";
     "limits.connections" = "20000", Count(1, 1_000_000), "connections at once, over all listeners", "10,000 idle ones do not keep others out", "1000";
     "limits.connections_per_client" = "100", Count(1, 1_000_000), "connections at once of one client that is not in relay.from; of IPv6, of its /64", "one stranger does not keep others out", "20";
-    "limits.session_memory_bytes_max" = "\"256MiB\"", Bytes(M, 1 << 40), "memory of all sessions together; above it new connections and messages are put off", "20,000 sessions with 12 KiB each", "\"64MiB\"";
+    "limits.session_memory_bytes_max" = "\"256MiB\"", Bytes(M, 1 << 40), "memory of the receive processes for all sessions, with recipients, bodies and what waits for queue; above it new connections (421), MAIL, RCPT, DATA and bodies (452 4.3.1) are put off",
+        "20,000 sessions with 12 KiB each, which is the least that a session is counted with", "\"64MiB\"";
     "limits.hops_max" = "50", Count(2, 1000), "Received headers before mail is held to be in a loop", "RFC 5321 6.3 wants at least 100 or a good reason: 50 hops are five times the longest way seen", "100";
     "limits.command_timeout" = "\"5m\"", Time(1, DAY), "until a whole command line is there", "RFC 5321 4.5.3.2.7: at least 5 minutes", "\"1m\"";
     "limits.data_timeout" = "\"5m\"", Time(1, DAY), "silence inside a message", "RFC 5321 4.5.3.2.5 has the client wait 3 minutes for each block", "\"3m\"";

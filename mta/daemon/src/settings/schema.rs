@@ -107,6 +107,7 @@ fn listener(table: &Scope<'_>, hostname: &Domain, limits: &Limits) -> Listen {
         connections_per_client: count("connections_per_client", limits.connections_per_client),
         message_bytes_max: table.whole("message_bytes_max", limits.message_bytes_max),
         recipients_max: count("recipients_max", limits.recipients_max),
+        stranger_recipients_max: count("stranger_recipients_max", limits.stranger_recipients_max),
     }
 }
 
@@ -225,6 +226,7 @@ fn limits(table: &Scope<'_>) -> Limits {
         message_bytes_max: table.whole("message_bytes_max", 0),
         header_bytes_max: table.whole("header_bytes_max", 0),
         recipients_max: table.count("recipients_max"),
+        stranger_recipients_max: table.count("stranger_recipients_max"),
         connections: table.count("connections"),
         connections_per_client: table.count("connections_per_client"),
         session_memory_bytes_max: table.whole("session_memory_bytes_max", 0),

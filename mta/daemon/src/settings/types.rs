@@ -58,6 +58,8 @@ pub struct Listen {
     pub message_bytes_max: u64,
     /// Recipients of a transaction.
     pub recipients_max: u32,
+    /// The same for a client that is not in `relay.from`.
+    pub stranger_recipients_max: u32,
 }
 
 /// An address to listen at.
@@ -196,6 +198,8 @@ pub struct Limits {
     pub message_bytes_max: u64,
     /// Recipients of a transaction.
     pub recipients_max: u32,
+    /// The same for a client that is not in `relay.from`.
+    pub stranger_recipients_max: u32,
     /// Connections at once, over all listeners.
     pub connections: u32,
     /// Connections at once from one address that is not in `relay.from`.

@@ -25,6 +25,14 @@ enum Fate {
 }
 
 impl Chunk {
+    /// The body that it belongs to, if it is kept.
+    pub(super) fn body(&mut self) -> Option<&mut Body> {
+        match &mut self.fate {
+            Fate::Keep { body, .. } => Some(body),
+            Fate::Skip { .. } => None,
+        }
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         match &self.fate {
             Fate::Keep { body, .. } => body.memory_bytes(),

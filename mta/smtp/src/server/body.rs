@@ -15,6 +15,8 @@ pub(super) struct Body {
     chunk: Vec<u8>,
     bytes: u64,
     eight_bit: bool,
+    /// The driver has no room for it: said at its end.
+    dropped: Option<Reply>,
 }
 
 impl Body {
@@ -29,7 +31,14 @@ impl Body {
     }
 
     fn new(framing: Unstuffer) -> Body {
-        Body { framing, header: HeaderScan::new(), chunk: Vec::new(), bytes: 0, eight_bit: false }
+        Body {
+            framing,
+            header: HeaderScan::new(),
+            chunk: Vec::new(),
+            bytes: 0,
+            eight_bit: false,
+            dropped: None,
+        }
     }
 
     /// Takes what fits into the chunk.
@@ -44,9 +53,15 @@ impl Body {
         self.header.look(new);
         self.eight_bit |= !new.is_ascii();
         if self.is_refused(settings) {
-            self.chunk.clear();
+            self.chunk = Vec::new();
         }
         taken
+    }
+
+    /// Holds nothing from now on; `reply` is said at its end, unless it has a flaw of its own.
+    pub(super) fn drop_with(&mut self, reply: &Reply) {
+        self.chunk = Vec::new();
+        self.dropped = Some(reply.clone());
     }
 
     /// The last BDAT chunk is over.
@@ -77,12 +92,13 @@ impl Body {
 
     /// It will not be accepted; its end is waited for all the same.
     pub(super) fn is_refused(&self, settings: &Settings) -> bool {
-        self.fault(settings).is_some()
+        self.dropped.is_some() || self.fault(settings).is_some()
     }
 
     /// What is said at its end, if it is not accepted.
     pub(super) fn refusal(&self, settings: &Settings) -> Option<Reply> {
-        let (code, enhanced, text) = match self.fault(settings)? {
+        let Some(fault) = self.fault(settings) else { return self.dropped.clone() };
+        let (code, enhanced, text) = match fault {
             Fault::Framing(Flaw::BareCr) => (550, Enhanced(5, 5, 2), "Error: bare <CR> received"),
             Fault::Framing(Flaw::BareLf) => (550, Enhanced(5, 5, 2), "Error: bare <LF> received"),
             Fault::Framing(Flaw::Nul) => (550, Enhanced(5, 5, 2), "Error: NUL received"),

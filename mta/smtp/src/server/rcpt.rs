@@ -113,8 +113,9 @@ impl Seen {
     }
 }
 
-/// A place with its share of the tree.
-const PLACE_BYTES: usize = 32;
+/// Upper bound on what a place takes in the tree: a leaf takes 192 bytes and holds 5 to 11 places,
+/// a node above takes 320 and holds as many, with 6 to 12 leaves.
+const PLACE_BYTES: usize = 48;
 
 /// Room that is kept from one transaction to the next.
 const TEXTS_BYTES_KEPT: usize = 4_096;

@@ -234,6 +234,21 @@ impl Session {
         }
     }
 
+    /// The body that is being read will not be kept, because the driver has no room: what has come
+    /// of it is dropped, the rest is read and dropped, and `reply` (4yz) is said at its end. `Reset`
+    /// follows. Does nothing if no body is being read.
+    pub fn drop_body(&mut self, reply: &Reply) {
+        let body = match &mut self.state {
+            State::ExpectBody(body) => Some(body),
+            State::ExpectChunk(chunk) => chunk.body(),
+            _ => None,
+        };
+        if let Some(body) = body {
+            body.drop_with(reply);
+            self.doom();
+        }
+    }
+
     /// When `handle_timeout` is to be called; `None`: not while the driver works.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let within_body = matches!(self.state, State::ExpectBody(_) | State::ExpectChunk(_));
@@ -253,6 +268,11 @@ impl Session {
         self.transaction.is_some() || matches!(self.state, State::ExpectPromise)
     }
 
+    /// Speaks LMTP: each recipient has a reply of its own at the end of the body.
+    pub fn is_lmtp(&self) -> bool {
+        self.server.settings.lmtp
+    }
+
     /// The driver owes an answer.
     pub fn awaits_answer(&self) -> bool {
         matches!(self.state, State::ExpectVerdict(_) | State::ExpectPromise)
@@ -267,8 +287,12 @@ impl Session {
         };
         let kept = self.transaction.as_ref().and_then(|transaction| transaction.chunked.as_ref());
         let kept = kept.map_or(0, Body::memory_bytes);
-        let own = size_of::<Session>() + self.line.capacity() + self.output.capacity();
-        own + body + kept + self.seen.memory_bytes()
+        size_of::<Session>() + self.buffer_bytes() + body + kept + self.seen.memory_bytes()
+    }
+
+    /// The part of [`Session::memory_bytes`] that the beginning of a command and waiting replies take.
+    pub fn buffer_bytes(&self) -> usize {
+        self.line.capacity() + self.output.capacity()
     }
 
     /// Nothing more will be read.

@@ -27,9 +27,11 @@ fn usable(settings: Settings) {
     settings.scheduler();
     let policy = settings.policy(&surroundings);
     for listen in &settings.listen {
-        let smtp = settings.smtp(listen);
-        assert!(smtp.command_bytes_max >= 512 && smtp.recipients_max() >= 1);
-        smtp::server::Server::new(smtp);
+        for trusted in [false, true] {
+            let smtp = settings.smtp(listen, trusted);
+            assert!(smtp.command_bytes_max >= 512 && smtp.recipients_max() >= 1);
+            smtp::server::Server::new(smtp);
+        }
         settings.connections(listen);
     }
     for domain in &settings.local.domains {

@@ -3,19 +3,20 @@
 //! Must never decide anything: the machines do. Must never hold a read buffer of its own.
 
 use super::alarm::Alarm;
-use super::memory::Share;
+use super::memory::{Share, session_bytes};
 use super::promises::Answer;
 use super::socket::Socket;
-use super::{Listening, Shared};
+use super::{SCRATCH_BYTES, Shared};
 use crate::log::Verb;
 use link::receive::Refusal;
-use mail::{Durable, Enhanced, Envelope, Now, Origin, Recipient, Reply};
-use smtp::server::{BodyEnd, Event, Mail, Session, Verdict};
+use mail::{Durable, Enhanced, Envelope, Now, Origin, Recipient, Reply, allocation_bytes};
+use smtp::server::{BodyEnd, Event, Mail, Server, Session, Verdict};
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Result};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use world::Clock;
@@ -26,6 +27,13 @@ const LINGER: Duration = Duration::from_millis(500);
 /// Replies that gather before they are sent: a client that sent thousands of RCPTs at once hears of the first while we
 /// are at the others. No flood makes more of them: EHLO must be the last of its packet, and idle commands are counted.
 const REPLIES_BYTES_MAX: usize = 8 << 10;
+/// The same, and what is read of a client at once, while there is no room for more: a session then stays within the
+/// least that it is counted with.
+const SHORT_BYTES_MAX: usize = 1 << 10;
+/// Counted for each recipient over LMTP: its reply at the end, and the growth of the buffer of all of them.
+const LMTP_REPLY_BYTES: usize = 160;
+/// A buffer of replies this large is given back when they are out.
+const REPLIES_BYTES_KEPT: usize = 4 << 10;
 /// How long DATA waits for a queue process that is being started again.
 const QUEUE_WAIT: Duration = Duration::from_secs(10);
 
@@ -60,8 +68,40 @@ struct Transaction {
     staged: bool,
     mail: Mail,
     recipients: Vec<Recipient>,
-    /// What they take.
+    /// What they take, the list included.
     recipients_bytes: usize,
+}
+
+impl Transaction {
+    fn new(number: u64, mail: Mail) -> Transaction {
+        Transaction { number, staged: false, mail, recipients: Vec::new(), recipients_bytes: 0 }
+    }
+
+    /// What one recipient more takes.
+    fn growth_bytes(&self, recipient: &Recipient, lmtp: bool) -> usize {
+        let list = |capacity: usize| allocation_bytes(capacity * size_of::<Recipient>());
+        let capacity = self.recipients.capacity();
+        let growth = match self.recipients.len() == capacity {
+            true => list(grown(capacity)) - list(capacity),
+            false => 0,
+        };
+        let reply = if lmtp { LMTP_REPLY_BYTES } else { 0 };
+        recipient.memory_bytes() - size_of::<Recipient>() + growth + reply
+    }
+
+    fn push(&mut self, recipient: Recipient, bytes: usize) {
+        let capacity = self.recipients.capacity();
+        if self.recipients.len() == capacity {
+            self.recipients.reserve_exact(grown(capacity) - capacity);
+        }
+        self.recipients.push(recipient);
+        self.recipients_bytes += bytes;
+    }
+}
+
+/// The next capacity of a list: half as much again, so that no list of a session takes much more than it holds.
+fn grown(capacity: usize) -> usize {
+    (capacity + capacity / 2).max(capacity + 4)
 }
 
 enum Next {
@@ -75,12 +115,12 @@ impl Conversation {
     /// Begins with the greeting.
     pub fn new(
         shared: Rc<Shared>,
-        listening: &Listening,
+        server: Arc<Server>,
         socket: Socket,
         client: Option<IpAddr>,
     ) -> Conversation {
         let now = shared.clock.now();
-        let session = Session::new(listening.server.clone(), now);
+        let session = Session::new(server, now);
         let memory = shared.memory.share();
         Conversation {
             shared,
@@ -120,7 +160,7 @@ impl Conversation {
                 }
             }
             // The replies to commands that came together go together (RFC 2920 3.2).
-            if self.session.output().len() < REPLIES_BYTES_MAX && self.offer_kept() {
+            if self.session.output().len() < self.replies_bytes_max() && self.offer_kept() {
                 continue;
             }
             self.flush(false).await?;
@@ -133,8 +173,13 @@ impl Conversation {
     /// Tells the sum of all sessions what this one holds.
     fn count(&mut self) {
         let recipients = self.transaction.as_ref().map_or(0, |t| t.recipients_bytes);
-        let held = self.session.memory_bytes() + self.kept.capacity() + recipients;
-        self.memory.is_now(held);
+        let replies_and_line = self.session.buffer_bytes();
+        let more = self.session.memory_bytes() - replies_and_line + recipients;
+        self.memory.is_now(session_bytes(replies_and_line + self.kept.capacity(), more));
+    }
+
+    fn replies_bytes_max(&self) -> usize {
+        if self.shared.has_room(0) { REPLIES_BYTES_MAX } else { SHORT_BYTES_MAX }
     }
 
     fn look_at_clock(&mut self) {
@@ -184,8 +229,13 @@ impl Conversation {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let room = self.shared.has_room(SCRATCH_BYTES);
+        let most = if room { SCRATCH_BYTES } else { SHORT_BYTES_MAX };
         let mut scratch = self.shared.scratch.borrow_mut();
-        let length = ready!(self.socket.poll_read(context, &mut scratch))?;
+        let length = ready!(self.socket.poll_read(context, &mut scratch[..most]))?;
+        if !self.shared.has_room(0) {
+            self.session.drop_body(&refusal_reply(Refusal::Full));
+        }
         self.now = self.shared.clock.now();
         if length == 0 {
             self.parted = true;
@@ -208,6 +258,9 @@ impl Conversation {
         self.send(last && self.parted && self.kept.is_empty())?;
         if !self.session.output().is_empty() {
             self.flush_patiently().await?;
+        }
+        if self.session.output().capacity() > REPLIES_BYTES_KEPT {
+            *self.session.output() = Vec::new();
         }
         if std::mem::take(&mut self.promised) {
             faults::reach(Point::AfterPromise);
@@ -287,20 +340,14 @@ impl Conversation {
     }
 
     fn mail(&mut self, mail: Mail) {
-        if self.shared.memory.is_full() {
+        if !self.shared.has_room(0) {
             return self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
         }
         if self.shared.promises.is_stuck() {
             return self.answer(Verdict::Defer(refusal_reply(Refusal::Trouble)));
         }
         let number = self.shared.promises.begin();
-        self.transaction = Some(Transaction {
-            number,
-            staged: false,
-            mail,
-            recipients: Vec::new(),
-            recipients_bytes: 0,
-        });
+        self.transaction = Some(Transaction::new(number, mail));
         self.answer(Verdict::Accept);
     }
 
@@ -317,12 +364,22 @@ impl Conversation {
                 .reply(reply)
                 .status("refused")
                 .emit();
-        } else if let Some(transaction) = &mut self.transaction {
-            transaction.recipients_bytes +=
-                size_of::<Recipient>() + recipient.address.as_str().len();
-            transaction.recipients.push(recipient);
+        } else if !self.keep(recipient) {
+            return self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
         }
         self.answer(verdict);
+    }
+
+    /// Adds a recipient to the transaction, if there is room for it.
+    fn keep(&mut self, recipient: Recipient) -> bool {
+        self.count();
+        let Some(transaction) = &mut self.transaction else { return true };
+        let bytes = transaction.growth_bytes(&recipient, self.session.is_lmtp());
+        let room = self.shared.has_room(bytes);
+        if room {
+            transaction.push(recipient, bytes);
+        }
+        room
     }
 
     fn sender(&self) -> &mail::ReversePath {
@@ -331,7 +388,13 @@ impl Conversation {
 
     /// No body is asked for while there is nobody to keep it.
     async fn data(&mut self) -> Result<()> {
+        self.count();
         let Some(transaction) = &self.transaction else { return Ok(()) };
+        // A full piece of the body, and the envelope once more when it is handed over.
+        if !self.shared.has_room(SCRATCH_BYTES + transaction.recipients_bytes) {
+            self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
+            return Ok(());
+        }
         let may = self.credit(transaction.number, QUEUE_WAIT).await?;
         let verdict = match may && !self.shared.promises.is_stuck() {
             true => Verdict::Accept,

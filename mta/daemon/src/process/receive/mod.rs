@@ -25,7 +25,7 @@ use conversation::Conversation;
 use guests::{Guests, Stay};
 use link::control::{FromMaster, Role, ToMaster};
 use mail::{Address, Enhanced, Reply};
-use memory::Memory;
+use memory::{Memory, SESSION_BYTES_MIN};
 use policy::ConnectionLimits;
 use promises::Promises;
 use rustix::net::sockopt::socket_acceptconn;
@@ -71,8 +71,17 @@ pub struct Shared {
 
 /// One listener as it is in force.
 pub struct Listening {
-    server: Arc<Server>,
+    /// For clients in `relay.from`.
+    trusted: Arc<Server>,
+    /// For all others.
+    strangers: Arc<Server>,
     limits: ConnectionLimits,
+}
+
+impl Listening {
+    fn server(&self, trusted: bool) -> Arc<Server> {
+        if trusted { self.trusted.clone() } else { self.strangers.clone() }
+    }
 }
 
 /// Our own end, once it has been ordered.
@@ -96,13 +105,26 @@ impl Stopping {
 
 impl Shared {
     /// A place for one more connection, or what it is told instead.
-    fn enter(&self, limits: ConnectionLimits, client: Option<IpAddr>) -> Result<Stay, Reply> {
-        if self.memory.is_full() {
+    fn enter(
+        &self,
+        limits: ConnectionLimits,
+        client: Option<IpAddr>,
+        trusted: bool,
+    ) -> Result<Stay, Reply> {
+        if !self.has_room(SESSION_BYTES_MIN) {
             let text = "too much mail is being taken in; try again later";
             return Err(Reply::new(421, Enhanced(4, 3, 2), text));
         }
-        let trusted = self.policy.borrow().is_trusted(client);
         self.guests.enter(client, limits, trusted)
+    }
+
+    fn is_trusted(&self, client: Option<IpAddr>) -> bool {
+        self.policy.borrow().is_trusted(client)
+    }
+
+    /// Whether sessions may hold so many bytes more.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.memory.has_room(bytes, self.promises.held_bytes())
     }
 
     /// May this client send to this recipient?
@@ -246,7 +268,8 @@ fn listening(handed: &Handed, listen: &Listen, connections_possible: u32) -> Lis
         connections_max: share(limits.connections_max).min(connections_possible),
         connections_per_client_max: share(limits.connections_per_client_max),
     };
-    Listening { server: Server::new(settings.smtp(listen)), limits }
+    let server = |trusted| Server::new(settings.smtp(listen, trusted));
+    Listening { trusted: server(true), strangers: server(false), limits }
 }
 
 async fn watch(shared: Rc<Shared>, fd: OwnedFd, unix: bool, listening: Rc<Listening>) {
@@ -275,9 +298,11 @@ async fn watch(shared: Rc<Shared>, fd: OwnedFd, unix: bool, listening: Rc<Listen
 
 fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client: Option<IpAddr>) {
     faults::reach(Point::Accepted);
-    match shared.enter(listening.limits, client) {
+    let trusted = shared.is_trusted(client);
+    match shared.enter(listening.limits, client, trusted) {
         Ok(stay) => {
-            let mut conversation = Conversation::new(shared.clone(), listening, socket, client);
+            let server = listening.server(trusted);
+            let mut conversation = Conversation::new(shared.clone(), server, socket, client);
             // The greeting goes out before the task has its turn; the task sees what keeps it back.
             let _ = conversation.send(false);
             // The task catches what it panics with; the place is given back all the same.

@@ -117,6 +117,11 @@ impl Promises {
         self.end.borrow_mut().may_stage(number)
     }
 
+    /// Bytes of bodies and envelopes that the queue process has not taken or not answered.
+    pub fn held_bytes(&self) -> u64 {
+        self.end.borrow().held_bytes()
+    }
+
     /// Waits until this session may hand over more; `false` when that took longer than `patience`.
     pub async fn credit_within(&self, number: u64, patience: Duration) -> bool {
         tokio::time::timeout(patience, self.credit(number)).await.is_ok()

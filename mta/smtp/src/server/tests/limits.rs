@@ -109,3 +109,38 @@ fn a_small_message_is_one_event_and_a_large_one_comes_in_full_chunks() {
         assert!(!session.is_in_transaction());
     }
 }
+
+#[test]
+fn r211_a_body_that_there_is_no_room_for_holds_nothing_and_is_answered_at_its_end() {
+    let full = Reply::new(452, Enhanced(4, 3, 1), "no room");
+    let piece = vec![b'a'; 30_000];
+    let chunk = [b"BDAT 60002 LAST\r\n", &piece[..]].concat();
+    let data: [&[u8]; 2] = [b"DATA\r\n", &piece];
+    for begin in [&data[..], &[&chunk[..]]] {
+        let mut driver = Driver::new(&settings());
+        driver.feed(b"");
+        driver.feed(EHLO);
+        driver.feed(PATHS);
+        begin.iter().for_each(|part| driver.feed(part));
+        assert!(driver.session.memory_bytes() > 30_000);
+        driver.session.drop_body(&full);
+        assert!(driver.session.memory_bytes() < 8_000);
+        driver.feed(&piece);
+        assert!(driver.session.memory_bytes() < 8_000 && !driver.session.is_closed());
+        driver.feed(b"\r\n");
+        if begin.len() == 2 {
+            driver.feed(b".\r\n");
+        }
+        driver.feed(b"NOOP\r\n");
+        driver.drain();
+        let codes = driver.outcome.codes();
+        assert_eq!(codes[codes.len() - 2..], [452, 250], "{}", driver.outcome.replies);
+        assert_eq!(driver.outcome.events.last().map(String::as_str), Some("reset"));
+        assert!(driver.outcome.kept.is_empty() && !driver.session.is_in_transaction());
+        // Outside of a body there is nothing to drop.
+        driver.session.drop_body(&full);
+        driver.feed(PATHS);
+        driver.drain();
+        assert!(driver.outcome.replies.ends_with("250 2.1.5 Ok\r\n"));
+    }
+}
