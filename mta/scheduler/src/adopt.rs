@@ -35,13 +35,8 @@ impl Scheduler {
     /// have one destination.
     fn parts_of(&self, message: u32, recipients: &[u32]) -> Vec<(u32, Vec<u32>)> {
         let idle = |job: &u32| self.jobs[*job].state != JobState::InFlight;
-        let part = |job: u32| {
-            let members = self.members(job).into_iter();
-            let taken: Vec<u32> = members.filter(|at| recipients.contains(at)).collect();
-            (!taken.is_empty()).then_some((job, taken))
-        };
-        let jobs = self.jobs_of(message).into_iter();
-        let mut parts: Vec<_> = jobs.filter(idle).filter_map(part).collect();
+        let all = self.by_job(message, recipients.to_vec()).into_iter();
+        let mut parts: Vec<_> = all.filter(|(job, _)| idle(job)).collect();
         if let Some(at) = parts.first().map(|(job, _)| self.jobs[*job].destination) {
             parts.retain(|(job, _)| self.jobs[*job].destination == at);
         }

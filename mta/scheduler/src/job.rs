@@ -39,27 +39,13 @@ impl Scheduler {
     }
 
     /// Takes some members out into a transaction of their own, of the same destination and with
-    /// as many attempts; `enter` is to follow for it.
+    /// as many attempts; `enter` is to follow for it. At least one member is left.
     pub(crate) fn divide(&mut self, job: u32, taken: Vec<u32>) -> u32 {
-        let Job { message, destination, attempts, members, group, .. } = self.jobs[job];
-        debug_assert!(group, "one member is not divided");
-        let mut left = std::mem::take(&mut self.groups[members]);
-        // An attempt takes the first: of a list of thousands each takes a few.
-        if left.starts_with(&taken) {
-            left.drain(..taken.len());
-        } else {
-            let mut sorted = taken.clone();
-            sorted.sort_unstable();
-            left.retain(|index| sorted.binary_search(index).is_err());
-        }
-        if left.len() > 1 && left.capacity() / 4 < left.len() {
-            self.groups[members] = left;
-        } else {
-            self.free_members(job);
-            self.set_members(job, left);
-        }
+        let Job { message, destination, attempts, .. } = self.jobs[job];
+        let count = taken.len();
         let new = self.new_job(message, destination, taken);
         self.jobs[new].attempts = attempts;
+        self.members_left(job, count);
         new
     }
 
@@ -232,44 +218,6 @@ impl Scheduler {
         jobs.sort_unstable();
         jobs.dedup();
         jobs
-    }
-
-    pub(crate) fn members(&self, job: u32) -> Vec<u32> {
-        let Job { members, group, .. } = self.jobs[job];
-        if group { self.groups[members].clone() } else { vec![members] }
-    }
-
-    /// The first of them, at most so many.
-    pub(crate) fn first_members(&self, job: u32, max: usize) -> Vec<u32> {
-        let Job { members, group, .. } = self.jobs[job];
-        match group {
-            true => self.groups[members].iter().take(max).copied().collect(),
-            false => vec![members],
-        }
-    }
-
-    pub(crate) fn members_len(&self, job: u32) -> usize {
-        let Job { members, group, .. } = self.jobs[job];
-        if group { self.groups[members].len() } else { 1 }
-    }
-
-    pub(crate) fn set_members(&mut self, job: u32, mut members: Vec<u32>) {
-        let group = members.len() != 1;
-        let place = if group {
-            members.shrink_to_fit();
-            self.groups.insert(members)
-        } else {
-            members[0]
-        };
-        self.jobs[job].members = place;
-        self.jobs[job].group = group;
-    }
-
-    pub(crate) fn free_members(&mut self, job: u32) {
-        let Job { members, group, .. } = self.jobs[job];
-        if group {
-            self.groups.remove(members);
-        }
     }
 
     /// Makes a transaction wait for its destination.

@@ -14,6 +14,7 @@ mod explain;
 mod job;
 mod lanes;
 mod list;
+mod members;
 mod message;
 mod operate;
 pub mod order;

@@ -153,15 +153,8 @@ impl Scheduler {
         self.count_out(message);
         let (state, attempts) = (self.jobs[job].state, self.jobs[job].attempts);
         let tick = self.jobs[job].place;
-        if self.members_len(job) > 1 {
-            let left = self.members(job).into_iter().filter(|at| *at != index).collect();
-            self.free_members(job);
-            self.set_members(job, left);
-        } else {
-            self.leave(job);
-            self.end_job(job);
-        }
         let moved = self.new_job(message, destination, vec![index]);
+        self.member_left(job);
         self.jobs[moved].attempts = attempts;
         let to = match (state, self.first_state(moved)) {
             (JobState::Waiting, To::Ready) => To::Wait(tick),

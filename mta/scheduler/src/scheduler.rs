@@ -8,6 +8,7 @@ use crate::destination::{Destination, GOES_ON, IDLE, IN_TURN, PARKED};
 use crate::due::Wheel;
 use crate::job::To;
 use crate::lanes::Lanes;
+use crate::members::Group;
 use crate::message::{Job, MANY, Many, Message, NULL_SENDER, Recipient};
 use crate::order::{Key, Order};
 use crate::output::{Arrival, ArrivingRecipient, DestinationId, HeldBy, Output, Record};
@@ -53,7 +54,7 @@ pub struct Scheduler {
     pub(crate) singles: Slab<Recipient>,
     pub(crate) many: Slab<Many>,
     pub(crate) jobs: Slab<Job>,
-    pub(crate) groups: Slab<Vec<u32>>,
+    pub(crate) groups: Slab<Group>,
     pub(crate) symbols: Symbols,
     pub(crate) reports: Reports,
 

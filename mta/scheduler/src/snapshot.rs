@@ -9,7 +9,7 @@ use crate::job::To;
 use crate::message::{DELAY_SEEN, JobState, MANY, Message, NULL_SENDER, OVERDUE, Recipient};
 use crate::output::HeldBy;
 use crate::scheduler::{Scheduler, SchedulerError};
-use crate::store::NONE;
+use crate::store::{NONE, Numbers};
 use mail::{Change, MessageId, NextHop, Notify, Now, Report, Wall};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -142,11 +142,11 @@ impl Scheduler {
         if !found.has(MANY) && self.singles[found.recipients].job != NONE {
             return self.save_single(message, now);
         }
-        let mut reports = Vec::new();
+        let mut reports = Numbers::new();
         let jobs = self.jobs_of(message);
         let jobs = jobs.into_iter().map(|job| self.save_job(job, &mut reports, now)).collect();
         let all: Vec<Report> =
-            reports.iter().filter_map(|report| self.reports.get(*report).cloned()).collect();
+            reports.all().iter().filter_map(|report| self.reports.get(*report).cloned()).collect();
         self.save_message(found, Cow::Owned(jobs), all.into())
     }
 
@@ -184,7 +184,7 @@ impl Scheduler {
         })
     }
 
-    fn save_job(&self, job: u32, reports: &mut Vec<u32>, now: Now) -> SavedJob<'_> {
+    fn save_job(&self, job: u32, reports: &mut Numbers<u32>, now: Now) -> SavedJob<'_> {
         let message = self.jobs[job].message;
         let members = self.members(job).into_iter();
         let members = members.filter_map(|index| self.save_recipient(message, index, reports));
@@ -212,18 +212,11 @@ impl Scheduler {
         &self,
         message: u32,
         index: u32,
-        reports: &mut Vec<u32>,
+        reports: &mut Numbers<u32>,
     ) -> Option<SavedRecipient<'_>> {
         let one = self.recipient(message, index)?;
-        let report = match reports.iter().position(|report| *report == one.report) {
-            _ if one.report == NONE => 0,
-            Some(at) => at + 1,
-            None => {
-                reports.push(one.report);
-                reports.len()
-            }
-        };
-        Some(self.save_as(index, one, report as u32))
+        let report = if one.report == NONE { 0 } else { reports.of(one.report) };
+        Some(self.save_as(index, one, report))
     }
 
     fn save_as(&self, index: u32, one: &Recipient, report: u32) -> SavedRecipient<'_> {
@@ -311,15 +304,8 @@ impl Scheduler {
         self.count_out(message);
         for index in recipients {
             let Some(job) = self.job_of(message, *index) else { continue };
-            if self.members_len(job) > 1 {
-                let left = self.members(job).into_iter().filter(|at| at != index).collect();
-                self.free_members(job);
-                self.set_members(job, left);
-            } else {
-                self.leave(job);
-                self.end_job(job);
-            }
             self.finish(message, *index);
+            self.member_left(job);
         }
         self.count_in(message);
         if self.is_done(message) {
@@ -334,12 +320,7 @@ impl Scheduler {
             all.iter().copied().filter(|at| self.job_of(message, *at).is_some()).collect();
         known.iter().for_each(|index| self.note_report(message, *index, why));
         self.count_out(message);
-        let mut by_job: std::collections::BTreeMap<u32, Vec<u32>> = Default::default();
-        for index in known {
-            let job = self.job_of(message, index).expect("known ones have one");
-            by_job.entry(job).or_default().push(index);
-        }
-        for (job, members) in by_job {
+        for (job, members) in self.by_job(message, known) {
             self.apply_due_to(job, members, due, attempts);
         }
         self.count_in(message);
@@ -369,18 +350,10 @@ impl Scheduler {
         self.last_due = Some((message, job, due.micros()));
     }
 
-    /// Moves members from one transaction to another of the same destination.
+    /// Moves members from one transaction to another of the same destination. At least one is left.
     fn join(&mut self, from: u32, to: u32, members: Vec<u32>) {
-        let message = self.jobs[from].message;
-        let stays = |index: &u32| !members.contains(index);
-        let left: Vec<u32> = self.members(from).into_iter().filter(stays).collect();
-        let mut joined = self.members(to);
-        joined.extend(&members);
-        members.iter().for_each(|index| self.recipient_mut(message, *index).job = to);
-        for (job, members) in [(from, left), (to, joined)] {
-            self.free_members(job);
-            self.set_members(job, members);
-        }
+        self.members_joined(to, &members);
+        self.members_left(from, members.len());
     }
 
     fn apply_retire(&mut self, message: u32) {
@@ -389,7 +362,7 @@ impl Scheduler {
         self.close_message(message);
     }
 
-    fn job_of(&self, message: u32, index: u32) -> Option<u32> {
+    pub(crate) fn job_of(&self, message: u32, index: u32) -> Option<u32> {
         self.recipient(message, index).map(|one| one.job).filter(|job| *job != NONE)
     }
 }
@@ -409,12 +382,12 @@ impl Saved<'_> {
         if self.recipients == 1 {
             return matches!(&*self.jobs, [job] if matches!(&*job.members, [one] if one.index == 0));
         }
-        let members: usize = self.jobs.iter().map(|job| job.members.len()).sum();
-        let mut seen = std::collections::BTreeSet::new();
-        let fits = |one: &SavedRecipient| one.index < self.recipients && seen.insert(one.index);
-        members > 0
-            && self.recipients <= RECIPIENTS_MAX
-            && self.jobs.iter().all(|job| !job.members.is_empty())
-            && self.jobs.iter().flat_map(|job| job.members.iter()).all(fits)
+        if self.recipients > RECIPIENTS_MAX || self.jobs.is_empty() {
+            return false;
+        }
+        let mut seen = vec![false; self.recipients as usize];
+        let is_new = |seen: &mut bool| !std::mem::replace(seen, true);
+        let mut fits = |one: &SavedRecipient| seen.get_mut(one.index as usize).is_some_and(is_new);
+        self.jobs.iter().all(|job| !job.members.is_empty() && job.members.iter().all(&mut fits))
     }
 }

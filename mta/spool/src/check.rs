@@ -9,6 +9,7 @@ use crate::read::{Plan, ReadError, read_chunk, read_message};
 use crate::recover::{self, Loaded};
 use crate::{File, OpenError, OpenReport, Replay};
 use mail::MessageId;
+use std::collections::BTreeSet;
 use world::Disk;
 
 pub use crate::recover::Damage;
@@ -50,12 +51,10 @@ pub fn check(disk: &dyn Disk, segment_bytes: u32) -> Result<Report, OpenError> {
     let mut report = Report { opening: loaded.report.clone(), ..Report::default() };
     let mut everything = OpenReport::default();
     recover::scan_everything(disk, segment_bytes, &mut everything)?;
-    for damage in everything.damage {
-        let same = |other: &Damage| other.file == damage.file && other.offset == damage.offset;
-        if !report.opening.damage.iter().any(same) {
-            report.opening.damage.push(damage);
-        }
-    }
+    let place = |damage: &Damage| (damage.file.clone(), damage.offset);
+    let mut known: BTreeSet<_> = report.opening.damage.iter().map(place).collect();
+    let new = everything.damage.into_iter().filter(|damage| known.insert(place(damage)));
+    report.opening.damage.extend(new);
     report.opening.bytes_read += everything.bytes_read;
     let ids: Vec<_> = loaded.index.above(0).map(|(message, _)| message).collect();
     for message in ids {

@@ -5,7 +5,7 @@
 mod support;
 
 use mail::{Change, MessageId};
-use spool::{Alarm, Output, Refusal, Work};
+use spool::{Alarm, Output, Refusal, Replay, Work};
 use std::time::Duration;
 use support::{Ledger, Machine, due, settings};
 use world::sim::{Call, Disk};
@@ -530,4 +530,22 @@ fn x184_many_restarts_in_a_row_do_not_make_each_slower_than_the_one_before() {
     }
     let segment = u64::from(settings(2).segment_bytes);
     assert!(read.iter().all(|bytes| *bytes <= 5 * segment), "bytes read at each start: {read:?}");
+}
+
+#[test]
+fn r209_of_a_message_that_ended_in_the_log_nothing_is_told_at_the_start() {
+    let (mut machine, ids) = with_messages(10, &[100, 100]);
+    let (gone, stays) = (ids[0], ids[1]);
+    machine.change(due(gone, 1));
+    machine.change(due(stays, 1));
+    machine.change(Change::Delivered { message: gone, recipients: vec![0] });
+    machine.change(Change::Retire { message: gone });
+    machine.settle();
+    let mut told = Vec::new();
+    spool::open(&machine.disk, settings(2), 78, &mut |replay| match replay {
+        Replay::Accepted { message, .. } | Replay::Snapshot { message, .. } => told.push(message),
+        Replay::Change(change) => told.push(change.message()),
+    })
+    .unwrap();
+    assert_eq!(told, [stays, stays]);
 }

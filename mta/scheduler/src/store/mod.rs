@@ -3,6 +3,7 @@
 //! Must never know what a message waits for.
 
 pub(crate) mod ids;
+pub(crate) mod numbers;
 pub(crate) mod reports;
 pub(crate) mod shards;
 pub(crate) mod slab;
@@ -10,6 +11,7 @@ pub(crate) mod symbols;
 pub(crate) mod texts;
 
 pub(crate) use ids::IdIndex;
+pub(crate) use numbers::Numbers;
 pub(crate) use reports::Reports;
 pub(crate) use slab::Slab;
 pub(crate) use symbols::Symbols;

@@ -14,7 +14,7 @@ use crate::format::message::{MessageRecord, Place};
 use crate::format::snapshot::{Entry, Extra, entries};
 use crate::segments::{Segment, State};
 use mail::{Change, MessageId};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use world::{Disk, DiskError};
 
 /// Ranges of ids and the record up to which a snapshot knows them.
@@ -24,6 +24,8 @@ struct Fold<'a> {
     loaded: Loaded,
     replay: &'a mut dyn FnMut(Replay<'_>),
     slices: Slices,
+    /// Messages that end in the log, each with the record that says so.
+    retired: HashMap<MessageId, u64>,
     /// Live in the snapshot, in a segment that has been used again since.
     doubtful: HashSet<MessageId>,
     ended: HashSet<MessageId>,
@@ -47,18 +49,20 @@ pub(super) fn fold(
 ) -> Result<Loaded, OpenError> {
     let slices = Slices(Vec::new());
     let (doubtful, ended) = (HashSet::new(), HashSet::new());
-    let mut fold = Fold { loaded, replay, slices, doubtful, ended };
+    let header = chosen.as_ref().map(|chosen| &chosen.header);
+    let start_record = header.map_or(1, |header| header.start_record);
+    let start_commit = header.map_or(1, |header| header.start_commit);
+    let counting = counting(&scanned);
+    let retired = retired(&scanned, &counting, start_record);
+    let mut fold = Fold { loaded, replay, slices, retired, doubtful, ended };
     fold.segments(survey, chosen.as_ref(), &scanned);
-    let (mut start_record, mut start_commit) = (1, 1);
     if let Some(chosen) = &chosen {
-        (start_record, start_commit) = (chosen.header.start_record, chosen.header.start_commit);
         fold.snapshot(disk, survey, chosen)?;
     }
     fold.loaded.voids = report_damage(&scanned, start_commit, &mut fold.loaded.report);
     fold.loaded.report.torn = fold.loaded.voids.clone();
     let commits = scanned.batches.iter().map(|batch| batch.header.sequence);
     fold.loaded.last_commit = commits.max().unwrap_or(0).max(start_commit - 1);
-    let counting = counting(&scanned);
     scanned.batches.sort_by_key(|batch| batch.header.first_record);
     for batch in scanned.batches.iter().filter(|b| counting.contains(&b.header.sequence)) {
         for record in batch.records.iter().filter(|record| record.sequence >= start_record) {
@@ -96,6 +100,27 @@ fn counting(scanned: &Scanned) -> HashSet<u64> {
     counts.map(|b| b.header.sequence).filter(|commit| !voided.contains(commit)).collect()
 }
 
+/// Messages that end in a record from `start` on, each with the sequence of that record.
+fn retired(scanned: &Scanned, counting: &HashSet<u64>, start: u64) -> HashMap<MessageId, u64> {
+    let counts = |batch: &&FoundBatch| counting.contains(&batch.header.sequence);
+    let records = scanned.batches.iter().filter(counts).flat_map(|batch| &batch.records);
+    let changes = records.filter(|r| r.kind == RecordKind::Change && r.sequence >= start);
+    let mut retired = HashMap::new();
+    for record in changes {
+        let payload = scanned.payload(record);
+        if payload.len() <= RETIRE_BYTES_MAX
+            && let Ok(Change::Retire { message }) = postcard::from_bytes(payload)
+        {
+            let last: &mut u64 = retired.entry(message).or_default();
+            *last = record.sequence.max(*last);
+        }
+    }
+    retired
+}
+
+/// A retirement in postcard: its number among the changes and the message, each of up to 10 bytes.
+const RETIRE_BYTES_MAX: usize = 20;
+
 /// Tells damage from a torn tail: reports the one, returns the commits of the other.
 pub(super) fn report_damage(
     scanned: &Scanned,
@@ -103,11 +128,11 @@ pub(super) fn report_damage(
     report: &mut OpenReport,
 ) -> Vec<u64> {
     let (durable, voided) = (known_durable(scanned), voided(scanned));
-    let mut seen = BTreeSet::new();
+    let mut seen = BTreeMap::new();
     let mut torn = Vec::new();
     for batch in &scanned.batches {
         let commit = batch.header.sequence;
-        seen.insert(commit);
+        seen.insert(commit, batch);
         if batch.whole || voided.contains(&commit) {
             continue;
         }
@@ -130,7 +155,7 @@ pub(super) fn report_damage(
         if commit > durable {
             torn.push(commit);
         } else {
-            report.damage.push(missing(scanned, commit));
+            report.damage.push(missing(&seen, commit));
         }
     }
     torn.sort_unstable();
@@ -143,9 +168,9 @@ const GAP_COMMITS_MAX: usize = 1_024;
 
 /// The commits from `start` that are not there, between those that are. A damaged number must not
 /// make it endless: of each gap only the first ones.
-fn gaps(seen: &BTreeSet<u64>, start: u64) -> impl Iterator<Item = u64> + '_ {
+fn gaps<T>(seen: &BTreeMap<u64, T>, start: u64) -> impl Iterator<Item = u64> + '_ {
     let mut next = start;
-    seen.range(start..).flat_map(move |commit| {
+    seen.range(start..).flat_map(move |(commit, _)| {
         let gap = next..*commit;
         next = commit + 1;
         gap.take(GAP_COMMITS_MAX)
@@ -153,9 +178,8 @@ fn gaps(seen: &BTreeSet<u64>, start: u64) -> impl Iterator<Item = u64> + '_ {
 }
 
 /// A commit that was durable and is not found: it was after this place.
-fn missing(scanned: &Scanned, commit: u64) -> Damage {
-    let before = scanned.batches.iter().filter(|batch| batch.header.sequence < commit);
-    let nearest = before.max_by_key(|batch| batch.header.sequence);
+fn missing(seen: &BTreeMap<u64, &FoundBatch>, commit: u64) -> Damage {
+    let nearest = seen.range(..commit).next_back().map(|(_, batch)| *batch);
     let file = nearest.map_or(String::new(), |batch| File::Segment(batch.slot).to_string());
     let end = |batch: &FoundBatch| u64::from(batch.offset) + u64::from(batch.header.length);
     let offset = nearest.map_or(0, end);
@@ -214,7 +238,12 @@ impl Fold<'_> {
     fn entry(&mut self, survey: &Survey, chosen: &Chosen, entry: Entry<'_>) {
         let Entry { message, place, extras, blob } = entry;
         let body_bytes = place.body_bytes.into();
-        (self.replay)(Replay::Snapshot { message, blob, body_bytes });
+        // Every record up to the slice's own is in the slice.
+        self.tell(
+            message,
+            self.slices.position(message),
+            Replay::Snapshot { message, blob, body_bytes },
+        );
         let mut slots = extras.iter().map(|extra| extra.slot).chain([place.slot]);
         let same = |slot: u32| {
             let now = survey.segments.get(&slot).and_then(|found| found.header);
@@ -281,7 +310,8 @@ impl Fold<'_> {
         self.place(message, place, extras);
         if !known {
             let MessageRecord { transaction, envelope, body_bytes, .. } = record;
-            (self.replay)(Replay::Accepted { message, transaction, envelope, body_bytes });
+            let accepted = Replay::Accepted { message, transaction, envelope, body_bytes };
+            self.tell(message, found.sequence, accepted);
         }
     }
 
@@ -296,7 +326,15 @@ impl Fold<'_> {
             self.doubtful.remove(&message);
             self.ended.insert(message);
         }
-        (self.replay)(Replay::Change(change));
+        self.tell(message, sequence, Replay::Change(change));
+    }
+
+    /// Tells the caller what the record of this sequence says about a message, unless the message has ended by the end
+    /// of the log: of a list of thousands that is gone nothing is worth a look.
+    fn tell(&mut self, message: MessageId, sequence: u64, replay: Replay<'_>) {
+        if self.retired.get(&message).is_none_or(|retired| *retired < sequence) {
+            (self.replay)(replay);
+        }
     }
 
     /// Counts what is alive in each segment and names what cannot be read any more.
@@ -360,10 +398,14 @@ fn name_victims(loaded: &mut Loaded) {
         let file = File::Segment(place.slot).to_string();
         places.entry(file).or_default().push((start, end, message));
     }
-    for damage in &mut loaded.report.damage {
-        for (start, end, message) in places.get(&damage.file).into_iter().flatten() {
-            let hit = *start <= damage.offset && damage.offset < *end;
-            if hit && damage.offset > 0 && !damage.messages.contains(message) {
+    // Messages do not overlap, so that those in the order of their ends are in the order of their starts.
+    places.values_mut().for_each(|places| places.sort_unstable_by_key(|(_, end, _)| *end));
+    for damage in loaded.report.damage.iter_mut().filter(|damage| damage.offset > 0) {
+        let Some(places) = places.get(&damage.file) else { continue };
+        let first = places.partition_point(|(_, end, _)| *end <= damage.offset);
+        let hit = places[first..].iter().take_while(|(start, ..)| *start <= damage.offset);
+        for (.., message) in hit {
+            if !damage.messages.contains(message) {
                 damage.messages.push(*message);
             }
         }

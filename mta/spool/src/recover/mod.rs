@@ -16,7 +16,8 @@ use mail::{Change, Envelope, MessageId, TransactionId};
 use std::collections::HashMap;
 use world::{Disk, DiskError};
 
-/// What the caller is told at the start, in the order in which it happened.
+/// What the caller is told at the start, in the order in which it happened. Of a message that ends in the log the caller
+/// is told nothing.
 #[derive(Debug)]
 pub enum Replay<'a> {
     /// A live message as the snapshot has it, with the caller's state of then.
