@@ -254,18 +254,18 @@ impl Session {
             return self.lose((reply, true));
         }
         if let Some(delivery) = &mut self.delivery {
-            delivery.answered |= !matches!(self.work, Work::ExpectHello);
+            delivery.answered |=
+                !matches!(self.work, Work::ExpectHello) && awaited != Await::Rset;
         }
         let at_end = matches!(awaited, Await::End | Await::EndOf(_));
         let early = at_end && matches!(self.work, Work::ExpectBody(_));
-        if early && reply.code / 100 < 4 {
-            return self.garbage(Garbage::Unfit);
-        }
         self.awaited.pop_front();
+        if early && reply.code / 100 < 4 {
+            return self.unfit(awaited, &reply);
+        }
         match awaited {
             Await::Greeting | Await::Ehlo | Await::Helo => self.greeted(awaited, reply, now),
-            Await::Rset if reply.is_positive() => {}
-            Await::Rset => self.garbage(Garbage::Unfit),
+            Await::Rset => self.rset_answered(&reply),
             Await::Mail => self.mail_answered(reply),
             Await::Rcpt(place) => self.rcpt_answered(place, reply),
             Await::Data => self.data_answered(reply, now),
@@ -303,10 +303,7 @@ impl Session {
                 }
                 self.quit();
             }
-            _ => {
-                self.awaited.push_front(awaited);
-                self.garbage(Garbage::Unfit);
-            }
+            _ => self.unfit(awaited, &reply),
         }
     }
 
@@ -535,15 +532,21 @@ impl Session {
 
 /// Answers within a transaction.
 impl Session {
+    /// A peer that refuses RSET is in a state that nobody knows, so its connection is of no more
+    /// use. It has said nothing about this message yet.
+    fn rset_answered(&mut self, reply: &Reply) {
+        if !reply.is_positive() {
+            let text = format!("the peer refused RSET: {reply}");
+            self.lose((Reply::new(451, Enhanced(4, 5, 0), text), false));
+        }
+    }
+
     fn mail_answered(&mut self, reply: Reply) {
         let Some(delivery) = &mut self.delivery else { return };
         match reply.code / 100 {
             2 => delivery.sender_ok = true,
             4 | 5 => delivery.judge_slice(&outcome(reply, Stage::Mail, &self.peer, true, false)),
-            _ => {
-                self.awaited.push_front(Await::Mail);
-                self.garbage(Garbage::Unfit);
-            }
+            _ => self.unfit(Await::Mail, &reply),
         }
     }
 
@@ -561,43 +564,37 @@ impl Session {
                 }
                 delivery.judge(place, outcome(reply, Stage::Rcpt, &self.peer, true, false));
             }
-            _ => {
-                self.awaited.push_front(Await::Rcpt(place));
-                self.garbage(Garbage::Unfit);
-            }
+            _ => self.unfit(Await::Rcpt(place), &reply),
         }
     }
 
     fn data_answered(&mut self, reply: Reply, now: Now) {
         let Some(delivery) = &mut self.delivery else { return };
-        match (reply.code, delivery.accepted.is_empty()) {
-            (354, false) => {
+        // RFC 5321 4.2: an unknown code counts by its first digit.
+        match (reply.code / 100, delivery.accepted.is_empty()) {
+            (3, false) => {
                 let dots = Framing::Dots(Stuffer::default());
                 let body = BodyOut::start(dots, &delivery.message, &mut self.out);
                 self.work = Work::ExpectBody(body);
                 self.await_end();
                 self.pump(now);
             }
-            // 354 though it took nobody: an empty message (RFC 2920 3.1).
-            (354, true) if self.dialect == Dialect::Smtp => {
+            // It wants the message though it took nobody: an empty one (RFC 2920 3.1).
+            (3, true) if self.dialect == Dialect::Smtp => {
                 self.out.extend_from_slice(b".\r\n");
                 self.awaited.push_back(Await::End);
             }
-            (400..=599, _) => {
+            (4 | 5, _) => {
                 delivery.judge_accepted(&outcome(reply, Stage::Data, &self.peer, true, false));
             }
-            _ => {
-                self.awaited.push_front(Await::Data);
-                self.garbage(Garbage::Unfit);
-            }
+            _ => self.unfit(Await::Data, &reply),
         }
     }
 
     fn end_answered(&mut self, reply: Reply) {
         let Some(delivery) = &mut self.delivery else { return };
         if reply.code / 100 == 3 {
-            self.awaited.push_front(Await::End);
-            return self.garbage(Garbage::Unfit);
+            return self.unfit(Await::End, &reply);
         }
         // After a refused BDAT only RSET brings back a known state (RFC 3030 2).
         delivery.ended = reply.is_positive() || !delivery.with_bdat;
@@ -609,8 +606,7 @@ impl Session {
     fn end_of_answered(&mut self, place: usize, reply: Reply) {
         let Some(delivery) = &mut self.delivery else { return };
         if reply.code / 100 == 3 {
-            self.awaited.push_front(Await::EndOf(place));
-            return self.garbage(Garbage::Unfit);
+            return self.unfit(Await::EndOf(place), &reply);
         }
         delivery.ended = true;
         let stage = if matches!(self.work, Work::ExpectBody(_)) { Stage::Data } else { Stage::End };
@@ -634,8 +630,18 @@ impl Session {
         self.outputs.push_back(Output::Done { message, outcomes });
     }
 
+    /// A good reply of a class that means nothing here; it is quoted.
+    fn unfit(&mut self, awaited: Await, reply: &Reply) {
+        self.awaited.push_front(awaited);
+        self.broke_the_protocol(&format!("{}: {reply}", Garbage::Unfit));
+    }
+
     fn garbage(&mut self, garbage: Garbage) {
-        let text = format!("the peer broke the protocol: {garbage}");
+        self.broke_the_protocol(&garbage.to_string());
+    }
+
+    fn broke_the_protocol(&mut self, how: &str) {
+        let text = format!("the peer broke the protocol: {how}");
         if let Some(delivery) = &mut self.delivery {
             // What broke it was an answer: the message has been seen.
             delivery.answered |= !self.awaited.is_empty();

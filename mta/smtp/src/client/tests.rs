@@ -114,7 +114,7 @@ impl Server {
                 self.accepted += usize::from(reply.starts_with('2'));
             }
             "DATA" => {
-                if self.reply("DATA", "354 go\r\n").starts_with("354") {
+                if self.reply("DATA", "354 go\r\n").starts_with('3') {
                     self.mode = Mode::Data;
                 }
             }
@@ -478,6 +478,49 @@ fn d153_garbage_ends_the_connection_in_bounded_memory() {
         (ALL, &[("RCPT", "250\r\n"), (".", "250\r\n")], "D End 250, D End 250"),
         (ALL, &[("RCPT", "550 no\r\n250 yes\r\n")], "F Rcpt 550, D End 250, closed"),
     ]);
+}
+
+#[test]
+fn r229_an_unknown_code_counts_by_its_first_digit() {
+    for go_on in ["300 go\r\n", "334 more\r\n", "345\r\n", "350-a\r\n350 b\r\n", "352 c\r\n", "399 d\r\n"] {
+        for hello in [PIPELINING, PLAIN] {
+            let story = tell(&[("EHLO", hello), ("DATA", go_on)], &[message(2)]);
+            assert_eq!(story.summary(), "D End 250, D End 250", "{go_on:?}");
+            assert_eq!(story.bodies.len(), 1);
+        }
+    }
+    check(&[
+        (PIPELINING, &[("", "299 hi\r\n")], "D End 250, D End 250"),
+        ("267-sink\r\n267 PIPELINING\r\n", &[], "D End 250, D End 250"),
+        ("599 what\r\n", &[("HELO", "222 hi\r\n")], "D End 250, D End 250"),
+        ("555 what\r\n", &[("HELO", "444 no\r\n")], "T Hello 444, T Hello 444, closed"),
+        (PLAIN, &[("MAIL", "200 ok\r\n"), ("RCPT", "278 ok\r\n")], "D End 250, D End 250"),
+        (PLAIN, &[("MAIL", "499 no\r\n")], "T Mail 499, T Mail 499"),
+        (ALL, &[("MAIL", "577 no\r\n")], "F Mail 577, F Mail 577"),
+        (ALL, &[("RCPT", "432 no\r\n"), ("RCPT", "532 no\r\n")], "T Rcpt 432, F Rcpt 532"),
+        (PLAIN, &[("DATA", "477 no\r\n")], "T Data 477, T Data 477"),
+        (PIPELINING, &[("DATA", "577 no\r\n")], "F Data 577, F Data 577"),
+        (PLAIN, &[(".", "201 kept\r\n")], "D End 201, D End 201"),
+        (ALL, &[(".", "277 kept\r\n")], "D End 277, D End 277"),
+        (ALL, &[(".", "433 no\r\n")], "T End 433, T End 433"),
+        (PLAIN, &[(".", "533 no\r\n")], "F End 533, F End 533"),
+        (ALL, &[("", "521 no\r\n")], "F Greeting 521, F Greeting 521, closed"),
+    ]);
+    let nobody = [("RCPT", "550 no\r\n"), ("DATA", "333 go\r\n"), (".", "555 empty\r\n")];
+    let story = tell(&[&nobody[..], &[("EHLO", PIPELINING)]].concat(), &[message(1), message(1)]);
+    assert_eq!(story.summary(), "F Rcpt 550, D End 250");
+}
+
+#[test]
+fn a_reply_that_fits_nowhere_is_quoted_and_a_refused_rset_is_not_held_against_the_message() {
+    let story = tell(&[("EHLO", PLAIN), ("DATA", "250 2.0.0 done?\r\n")], &[message(1)]);
+    let reply = story.ended[0].as_ref().unwrap()[0].report().reply.text.clone();
+    assert!(reply.ends_with("does not fit the command: 250 2.0.0 done?"), "{reply}");
+    for hello in [ALL, PIPELINING, PLAIN] {
+        let rules = [("EHLO", hello), ("RCPT", "550 no\r\n"), ("RSET", "500 what\r\n")];
+        let story = tell(&rules, &[message(1), message(1)]);
+        assert_eq!(story.summary(), "F Rcpt 550, unsent, closed", "{:?}", story.lines);
+    }
 }
 
 #[test]
