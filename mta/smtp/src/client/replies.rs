@@ -2,12 +2,19 @@
 //!
 //! Must never keep more than `LINE_BYTES_MAX` + 1 + `TEXT_BYTES_MAX`, and never hand on a control
 //! character or an 8-bit byte of the peer.
+//!
+//! The code of a reply decides about mail, so it counts whenever it is plain: a longer line is cut,
+//! empty lines are skipped, and of different codes the last one counts if all are of one class.
 
 use mail::{Enhanced, Reply};
 use memchr::memchr;
 
-/// Octets of one reply line, four times what RFC 5321 4.5.3.1.5 grants.
+/// Octets kept of one reply line, four times what RFC 5321 4.5.3.1.5 grants; the rest is skipped.
 pub const LINE_BYTES_MAX: usize = 2048;
+/// Octets read of one reply line, with its CR; a longer one breaks the protocol.
+pub const LINE_BYTES_READ_MAX: usize = 64 * 1024;
+/// Empty lines skipped before a reply or inside it.
+pub const EMPTY_LINES_MAX: usize = 16;
 /// Lines of one reply.
 pub const LINES_MAX: usize = 128;
 /// Octets of text kept of one reply; what is more is counted and dropped.
@@ -18,7 +25,7 @@ pub const TEXT_BYTES_MAX: usize = 8 * 1024;
 #[non_exhaustive]
 pub enum Garbage {
     /// A line without an end.
-    #[error("its reply has a line of more than 2048 octets")]
+    #[error("its reply has a line of more than 65536 octets")]
     LongLine,
     /// A reply without an end.
     #[error("its reply has more than 128 lines")]
@@ -26,8 +33,8 @@ pub enum Garbage {
     /// No code between 200 and 599 ahead of ` `, `-` or the line's end.
     #[error("its reply has no valid code")]
     Code,
-    /// The lines of one reply disagree.
-    #[error("its reply has lines with different codes")]
+    /// The lines of one reply are of different classes.
+    #[error("its reply has lines with codes of different classes")]
     Codes,
     /// A good reply at a place where it means nothing.
     #[error("its reply does not fit the command")]
@@ -42,10 +49,16 @@ pub enum Garbage {
 pub struct ReplyReader {
     /// The start of a line whose end has not come yet.
     line: Vec<u8>,
+    /// Octets of that line so far, the skipped ones included.
+    line_bytes: usize,
+    /// Empty lines since the last reply.
+    empty_lines: usize,
     /// What the lines so far of the reply say.
     code: u16,
     lines: usize,
     enhanced: Option<Enhanced>,
+    /// Where in `text` the lines begin that carry `enhanced`.
+    enhanced_at: usize,
     text: String,
 }
 
@@ -56,10 +69,11 @@ impl ReplyReader {
         while let Some(end) = memchr(b'\n', &bytes[taken..]) {
             let line = &bytes[taken..taken + end];
             taken += end + 1;
-            let last = if self.line.is_empty() {
+            let last = if self.line_bytes == 0 && line.len() <= LINE_BYTES_MAX {
                 self.add_line(line)?
             } else {
                 self.keep(line)?;
+                self.line_bytes = 0;
                 let whole = std::mem::take(&mut self.line);
                 self.add_line(&whole)?
             };
@@ -73,40 +87,64 @@ impl ReplyReader {
 
     /// Whether a reply has begun and not ended.
     pub fn is_amid(&self) -> bool {
-        self.lines > 0 || !self.line.is_empty()
+        self.lines > 0 || self.line_bytes > 0
     }
 
+    /// Keeps the start of a line, and counts what is skipped of it.
     fn keep(&mut self, part: &[u8]) -> Result<(), Garbage> {
-        // The CR may be among them: where a line is cut must not make it longer.
-        if self.line.len() + part.len() > LINE_BYTES_MAX + 1 {
+        self.line_bytes += part.len();
+        if self.line_bytes > LINE_BYTES_READ_MAX {
             return Err(Garbage::LongLine);
         }
-        self.line.extend_from_slice(part);
+        // One more for the CR: where a line is cut must not make it longer.
+        let room = LINE_BYTES_MAX + 1 - self.line.len();
+        self.line.extend_from_slice(&part[..room.min(part.len())]);
         Ok(())
     }
 
     /// Adds one line without its LF; says whether it was the reply's last.
     fn add_line(&mut self, line: &[u8]) -> Result<bool, Garbage> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.len() > LINE_BYTES_MAX {
-            return Err(Garbage::LongLine);
+        let line = &line[..line.len().min(LINE_BYTES_MAX)];
+        if line.is_empty() && self.empty_lines < EMPTY_LINES_MAX {
+            self.empty_lines += 1;
+            return Ok(false);
         }
         let (code, last, text) = split(line).ok_or(Garbage::Code)?;
-        if self.lines > 0 && code != self.code {
-            return Err(Garbage::Codes);
+        let first = self.lines == 0 || code != self.code;
+        if first && self.lines > 0 {
+            self.change_code(code)?;
         }
         if self.lines == LINES_MAX {
             return Err(Garbage::ManyLines);
         }
         self.code = code;
-        self.add_text(text);
+        self.add_text(text, first);
         self.lines += 1;
         Ok(last)
     }
 
-    fn add_text(&mut self, mut text: &[u8]) {
+    /// RFC 5321 4.2.1 wants the same code on all lines. Where only the class is the same, the last
+    /// line's code and enhanced code count; the enhanced code of the lines before stays in the text.
+    fn change_code(&mut self, code: u16) -> Result<(), Garbage> {
+        if code / 100 != self.code / 100 {
+            return Err(Garbage::Codes);
+        }
+        if let Some(enhanced) = self.enhanced.take() {
+            // Behind the end where there was no room for the lines themselves.
+            let at = self.enhanced_at.min(self.text.len());
+            self.text.insert_str(at, &format!("{enhanced} "));
+            self.text.truncate(TEXT_BYTES_MAX);
+        }
+        self.enhanced_at = self.text.len() + 1;
+        Ok(())
+    }
+
+    /// Adds a line's text. An enhanced code is taken off it on the first line with this code, and
+    /// on those that repeat it.
+    fn add_text(&mut self, mut text: &[u8], first: bool) {
         if let Some((enhanced, rest)) = enhanced(text, self.code)
-            && (self.lines == 0 || self.enhanced == Some(enhanced))
+            && (first || self.enhanced == Some(enhanced))
         {
             self.enhanced = Some(enhanced);
             text = rest;
@@ -119,7 +157,7 @@ impl ReplyReader {
     }
 
     fn finish(&mut self) -> Reply {
-        self.lines = 0;
+        (self.lines, self.empty_lines, self.enhanced_at) = (0, 0, 0);
         let text = self.text.trim_end().into();
         self.text.clear();
         Reply { code: self.code, enhanced: self.enhanced.take(), text }
@@ -198,19 +236,83 @@ mod tests {
         (replies, None, reader.is_amid())
     }
 
+    /// Each way of cutting gives the same.
+    fn read_any(stream: &[u8]) -> (Vec<String>, Option<Garbage>) {
+        let whole = read(stream, &[usize::MAX]);
+        for cuts in [&[1][..], &[7], &[2047, 3], &[2048], &[2049], &[65_536], &[65_537, 1]] {
+            assert_eq!(read(stream, cuts), whole, "{cuts:?}");
+        }
+        (whole.0.iter().map(Reply::to_string).collect(), whole.1)
+    }
+
     #[test]
-    fn a_line_of_the_longest_kind_is_read_however_it_is_cut_and_a_longer_one_never() {
-        for (bytes, fits) in [(LINE_BYTES_MAX, true), (LINE_BYTES_MAX + 1, false)] {
-            let line = [b"250 ", &vec![b'x'; bytes - 4][..], b"\r\n"].concat();
-            for cut in [1, 7, bytes, bytes + 1, bytes + 2] {
-                let (replies, garbage, _) = read(&line, &[cut]);
-                assert_eq!(
-                    (replies.len() == 1, garbage.is_none()),
-                    (fits, fits),
-                    "{bytes} by {cut}"
-                );
+    fn r230_the_code_of_a_long_line_counts_and_its_text_is_cut() {
+        let sizes = [2_048, 2_049, 5_789, LINE_BYTES_READ_MAX - 1];
+        for bytes in sizes {
+            for end in ["\r\n", "\n"] {
+                let line = format!("550 5.7.1 {:x<1$}{end}250 ok\r\n", "", bytes - 10);
+                let (replies, garbage) = read_any(line.as_bytes());
+                let kept = bytes.min(LINE_BYTES_MAX);
+                assert_eq!(garbage, None);
+                assert_eq!(replies, [&line[..kept], "250 ok"], "{bytes}");
             }
         }
+        let cr = format!("550 {:x<2044}\ry{:z<3000}\r\n", "", "");
+        assert_eq!(read_any(cr.as_bytes()).0, [&cr[..2_048]]);
+        let two = format!("250-{:x<3000}\r\n250 {:y<3000}\r\n", "", "");
+        assert_eq!(read_any(two.as_bytes()).0[0].len(), 4 + 2 * 2_044 + 1);
+    }
+
+    #[test]
+    fn r230_a_line_beyond_the_bound_breaks_the_protocol_before_its_end() {
+        for bytes in [LINE_BYTES_READ_MAX, 1 << 20] {
+            let line = format!("550 {:x<1$}\r\n", "", bytes - 4);
+            assert_eq!(read_any(line.as_bytes()), (vec![], Some(Garbage::LongLine)));
+        }
+        let mut reader = ReplyReader::default();
+        reader.take(&[b'5'; LINE_BYTES_READ_MAX]).unwrap();
+        assert_eq!(reader.line.len(), LINE_BYTES_MAX + 1);
+        assert_eq!(reader.take(b"5"), Err(Garbage::LongLine));
+    }
+
+    #[test]
+    fn r234_different_codes_of_one_class_count_as_the_last_and_empty_lines_are_skipped() {
+        for (stream, expected) in [
+            ("550-5.1.1 no\r\n551 5.1.6 moved\r\n", Ok("551 5.1.6 5.1.1 no moved")),
+            ("550-no\r\n551 5.1.6 moved\r\n", Ok("551 5.1.6 no moved")),
+            ("550-5.1.1 no\r\n551 moved\r\n", Ok("551 5.1.1 no moved")),
+            (
+                "550-a\r\n551-5.1.1 b\r\n551-5.1.1 c\r\n552 5.2.2 d\r\n",
+                Ok("552 5.2.2 a 5.1.1 b c d"),
+            ),
+            ("550-5.1.1 a\r\n550-5.1.1 b\r\n550 5.2.1 c\r\n", Ok("550 5.1.1 a b 5.2.1 c")),
+            ("451-a\r\n450 b\r\n", Ok("450 a b")),
+            ("250-a\r\n251 b\r\n", Ok("251 a b")),
+            ("450-a\r\n550 b\r\n", Err(Garbage::Codes)),
+            ("550-a\r\n250 b\r\n", Err(Garbage::Codes)),
+            ("\r\n250 ok\r\n", Ok("250 ok")),
+            ("\n\r\n\n550-a\r\n\r\n550 b\r\n", Ok("550 a b")),
+            ("\r\r\n", Err(Garbage::Code)),
+            (" \r\n", Err(Garbage::Code)),
+        ] {
+            let (replies, garbage) = read_any(stream.as_bytes());
+            let expected = (expected.ok().map(String::from), expected.err());
+            assert_eq!((replies.first().cloned(), garbage), expected, "{stream:?}");
+        }
+        let most = "\r\n".repeat(EMPTY_LINES_MAX);
+        assert_eq!(read_any(format!("{most}250 a\r\n{most}250 b\r\n").as_bytes()).1, None);
+        let more = format!("{most}\r\n250 a\r\n");
+        assert_eq!(read_any(more.as_bytes()), (vec![], Some(Garbage::Code)));
+    }
+
+    #[test]
+    fn the_kept_text_is_bounded_however_often_the_code_changes() {
+        let lines: String = (0..127)
+            .map(|n| format!("55{}-5.{}.100 {:x<200}\r\n", n % 9, n % 7, ""))
+            .chain(["559 end\r\n".to_string()])
+            .collect();
+        let (replies, ..) = read(lines.as_bytes(), &[usize::MAX]);
+        assert!((TEXT_BYTES_MAX - 1..=TEXT_BYTES_MAX).contains(&replies[0].text.len()));
     }
 
     #[test]

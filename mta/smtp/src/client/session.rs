@@ -254,8 +254,7 @@ impl Session {
             return self.lose((reply, true));
         }
         if let Some(delivery) = &mut self.delivery {
-            delivery.answered |=
-                !matches!(self.work, Work::ExpectHello) && awaited != Await::Rset;
+            delivery.answered |= !matches!(self.work, Work::ExpectHello) && awaited != Await::Rset;
         }
         let at_end = matches!(awaited, Await::End | Await::EndOf(_));
         let early = at_end && matches!(self.work, Work::ExpectBody(_));

@@ -375,7 +375,7 @@ fn d149_each_recipient_has_its_own_outcome() {
         assert_eq!(story.summary(), "D End 250, T Rcpt 451, F Rcpt 550, D End 250");
         assert_eq!(story.bodies.len(), 1);
     }
-    for garbage in ["banana\r\n", "\r\n"] {
+    for garbage in ["banana\r\n", " \r\n"] {
         let rules = [("RCPT", "550 no\r\n"), ("RCPT", garbage)];
         let story = tell(&rules, &[message(3)]);
         assert_eq!(story.summary(), "F Rcpt 550, T Rcpt own 451, T Rcpt own 451, closed");
@@ -440,7 +440,7 @@ fn d152_a_late_answer_counts_and_a_later_one_does_not() {
 
 #[test]
 fn d153_garbage_ends_the_connection_in_bounded_memory() {
-    let long = "x".repeat(3000);
+    let long = "x".repeat(70_000);
     let endless = "250-more\r\n".repeat(200);
     let megabyte = format!("250 {}", "y".repeat(1 << 20));
     for reply in [
@@ -451,6 +451,7 @@ fn d153_garbage_ends_the_connection_in_bounded_memory() {
         "250no\r\n",
         "hello\r\n",
         "\r\n",
+        " \r\n",
         "354 go\r\n",
         "250-a\r\n550 b\r\n",
         "250 \0\x01",
@@ -482,7 +483,9 @@ fn d153_garbage_ends_the_connection_in_bounded_memory() {
 
 #[test]
 fn r229_an_unknown_code_counts_by_its_first_digit() {
-    for go_on in ["300 go\r\n", "334 more\r\n", "345\r\n", "350-a\r\n350 b\r\n", "352 c\r\n", "399 d\r\n"] {
+    for go_on in
+        ["300 go\r\n", "334 more\r\n", "345\r\n", "350-a\r\n350 b\r\n", "352 c\r\n", "399 d\r\n"]
+    {
         for hello in [PIPELINING, PLAIN] {
             let story = tell(&[("EHLO", hello), ("DATA", go_on)], &[message(2)]);
             assert_eq!(story.summary(), "D End 250, D End 250", "{go_on:?}");
@@ -521,6 +524,31 @@ fn a_reply_that_fits_nowhere_is_quoted_and_a_refused_rset_is_not_held_against_th
         let story = tell(&rules, &[message(1), message(1)]);
         assert_eq!(story.summary(), "F Rcpt 550, unsent, closed", "{:?}", story.lines);
     }
+}
+
+#[test]
+fn r230_a_long_reply_line_decides_as_a_short_one_would() {
+    for bytes in [2_049, 5_789, 65_535] {
+        let long = |code| format!("{code} {:x<1$}\r\n", "", bytes - 4);
+        let (no, ok) = (long("550"), long("250"));
+        check(&[
+            (PLAIN, &[("", &ok), ("RCPT", &no)], "F Rcpt 550, D End 250"),
+            (ALL, &[("RCPT", &no), (".", &no)], "F Rcpt 550, F End 550"),
+            (PIPELINING, &[("MAIL", &ok), (".", &ok)], "D End 250, D End 250"),
+        ]);
+    }
+    let endless = "550 ".to_string() + &"x".repeat(65_533);
+    check(&[(PLAIN, &[("RCPT", &endless)], "T Rcpt own 451, T Rcpt own 451, closed")]);
+}
+
+#[test]
+fn r234_a_reply_with_different_codes_of_one_class_decides_and_one_of_two_classes_does_not() {
+    let moved = "550-5.1.1 no\r\n551 5.1.6 moved\r\n";
+    check(&[
+        (PLAIN, &[("RCPT", moved), ("RCPT", "\r\n250 ok\r\n")], "F Rcpt 551, D End 250"),
+        (ALL, &[("", "\r\n\r\n220 hi\r\n"), (".", "\r\n250 ok\r\n")], "D End 250, D End 250"),
+        (ALL, &[("RCPT", "450-a\r\n550 b\r\n")], "T Rcpt own 451, T Rcpt own 451, closed"),
+    ]);
 }
 
 #[test]
