@@ -140,7 +140,7 @@ impl Hop {
         let well = |taken: &&Taken| {
             let at = taken.to.iter().position(|to| to.contains(recipient));
             let answer = at.and_then(|at| {
-                let lines: Vec<&str> = taken.answer.lines().collect();
+                let lines: Vec<&str> = taken.answer.lines().filter(|l| !l.is_empty()).collect();
                 lines.get(if lines.len() > 1 { at } else { 0 }).copied().map(str::to_string)
             });
             answer.is_some_and(|answer| answer.trim_start_matches('~').starts_with('2'))
@@ -224,7 +224,7 @@ impl Talk {
     }
 
     fn body(&mut self) -> Result {
-        if !self.answer("DATA", "354 go\r\n")?.trim_start_matches('~').starts_with("354") {
+        if !self.answer("DATA", "354 go\r\n")?.trim_start_matches('~').starts_with('3') {
             return Ok(());
         }
         while self.data != b".\r\n" && !self.data.ends_with(b"\r\n.\r\n") {

@@ -1,5 +1,5 @@
 //! Next hops that fail, lie and break off, and what becomes of the mail: the faults D147 to D160,
-//! D172, D173, D176 and D177, and loops, by number, with the whole mailer.
+//! D172, D173, D176 and D177, R229, R230, R233 and R234, and loops, by number, with the whole mailer.
 //!
 //! Must never judge by our log alone: what arrived is what the hop has.
 

@@ -57,6 +57,54 @@ fn d153_replies_that_are_none_defer_and_take_little_memory() {
     assert!(grown < 64 << 20, "send takes {grown} bytes");
 }
 
+#[test]
+fn r229_an_unknown_code_counts_by_its_first_digit() {
+    let mut cases: Vec<Case> = ["300 go\r\n", "334 more\r\n", "345\r\n", "352 go\r\n"]
+        .into_iter()
+        .flat_map(|go_on| {
+            [PIPELINING, PLAIN].map(|hello| case(hello, &[("DATA", go_on)], &["D250"]))
+        })
+        .collect();
+    cases.push(case(PLAIN, &[("", "299 hi\r\n"), ("MAIL", "250 ok\r\n")], &["D250"]));
+    cases.push(case(PLAIN, &[("RCPT", "299 ok\r\n"), (".", "234 kept\r\n")], &["D234"]));
+    cases.push(case(PLAIN, &[("DATA", "577 no\r\n")], &["F577"]));
+    cases.push(case(ALL, &[("RCPT", "432 no\r\n")], &["T432 D250"]));
+    Place::run(&cases);
+}
+
+#[test]
+fn r230_a_long_line_decides_by_its_code_and_its_text_is_cut() {
+    let cases: Vec<Case> = [2_049, 5_789, 65_535]
+        .into_iter()
+        .flat_map(|bytes| {
+            let no = format!("550 5.7.1 {:x<1$}\r\n", "", bytes - 10);
+            let ok = format!("250 {:x<1$}\r\n", "", bytes - 4);
+            [
+                case(PLAIN, &[("RCPT", &no)], &["F550"]),
+                case(ALL, &[(".", &no)], &["F550"]),
+                case(PIPELINING, &[("", &ok.replace("250", "220")), (".", &ok)], &["D250"]),
+            ]
+        })
+        .chain([case(PLAIN, &[("RCPT", &format!("550 {:x<65533}\r\n", ""))], &["T451 D250"])])
+        .collect();
+    let place = Place::run(&cases);
+    let notice = place.daemon.wait_in_mailbox("s0", "Action: failed");
+    assert!(notice.contains("Status: 5.7.1\n"), "{notice}");
+}
+
+#[test]
+fn r234_lines_of_one_class_and_empty_lines_before_a_reply_decide() {
+    let moved = "550-5.1.1 no\r\n551 5.1.6 moved\r\n";
+    let place = Place::run(&[
+        case(PLAIN, &[("RCPT", moved)], &["F551"]),
+        case(ALL, &[(".", "\r\n\r\n250 ok\r\n")], &["D250"]),
+        case(PLAIN, &[("", "\r\n220 hi\r\n"), ("RCPT", "\r\n550 no\r\n")], &["F550"]),
+        case(PLAIN, &[("RCPT", "450-a\r\n550 b\r\n")], &["T451 D250"]),
+    ]);
+    let notice = place.daemon.wait_in_mailbox("s0", "Action: failed");
+    assert!(notice.contains("Diagnostic-Code: smtp; 551 5.1.6 5.1.1 no moved\n"), "{notice}");
+}
+
 fn anonymous_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();

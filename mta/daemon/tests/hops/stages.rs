@@ -72,7 +72,7 @@ fn d148_a_5xx_at_any_stage_is_told_once_for_each_recipient_and_the_rest_is_deliv
                 case(hello, &[("RCPT", "550 a\r\n"), ("RCPT", "551 b\r\n")], &["F550", "F551"]),
                 case(hello, &[(".", "554 5.7.0 spam\r\n")], &both("F554")),
                 // RFC 5321 4.5.3.1.10: too many recipients is for now.
-                case(hello, &[("RCPT", "552 too many\r\n")], &["T452 D250", "D250"]),
+                case(hello, &[("RCPT", "552 5.5.3 too many\r\n")], &["T552 D250", "D250"]),
                 case(hello, &[("QUIT", "550 stay\r\n")], &both("D250")),
             ]
         })
@@ -116,10 +116,46 @@ fn d149_each_recipient_of_a_transaction_has_its_own_outcome() {
     };
     let mut cases = vec![mixed(ALL), mixed(PIPELINING), mixed(PLAIN)];
     for hello in [ALL, PIPELINING, PLAIN] {
-        cases.extend(["banana\r\n", "\r\n"].map(|garbage| rest(garbage, hello)));
+        cases.extend(["banana\r\n", " \r\n"].map(|garbage| rest(garbage, hello)));
     }
     let place = Place::run(&cases);
     for number in 0..3 {
         assert_eq!(told(&place, number, 4), [0, 0, 1, 0]);
+    }
+}
+
+#[test]
+fn r233_the_mailbox_of_552_5_2_2_is_full_and_recipients_beyond_a_limit_go_next() {
+    let full = ("RCPT", "552 5.2.2 Mailbox full\r\n");
+    let ok = ("RCPT", "250 ok\r\n");
+    let cases: Vec<Case> = [ALL, PIPELINING, PLAIN]
+        .into_iter()
+        .flat_map(|hello| {
+            let limited = |refusal| {
+                let refused = ("RCPT", refusal);
+                let rules = [ok, ok, refused, refused, refused];
+                case(hello, &rules, &["D250", "D250", "D250", "D250", "D250"])
+            };
+            [
+                case(hello, &[full], &["F552", "D250"]),
+                case(hello, &[ok, full], &["D250", "F552"]),
+                limited("452 4.5.3 too many\r\n"),
+                limited("552 5.5.3 too many\r\n"),
+                limited("552 too many\r\n"),
+            ]
+        })
+        .collect();
+    let place = Place::run(&cases);
+    for (number, case) in cases.iter().enumerate() {
+        if case.rules[0] == (full.0, full.1.to_string()) {
+            let notice = place.daemon.wait_in_mailbox(&format!("s{number}"), "Action: failed");
+            for field in ["Status: 5.2.2\n", "Diagnostic-Code: smtp; 552 5.2.2 Mailbox full\n"] {
+                assert!(notice.contains(field), "{notice}");
+            }
+        } else if case.story.len() == 5 {
+            let sizes = place.hops[number]
+                .seen(|seen| seen.taken.iter().map(|taken| taken.to.len()).collect::<Vec<_>>());
+            assert_eq!(sizes, [2, 2, 1], "{:?}", case.rules);
+        }
     }
 }

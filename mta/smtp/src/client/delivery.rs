@@ -36,6 +36,13 @@ pub(super) struct Delivery {
     pub sender_ok: bool,
     /// The peer has the whole transaction behind it.
     pub ended: bool,
+    /// The transaction has delivered to somebody.
+    pub disposed: bool,
+    /// Recipients that the peer did not take because there were too many before them in the
+    /// transaction, or so it seems, and what becomes of them if there is no next transaction.
+    postponed: Vec<(usize, Outcome)>,
+    /// Recipients that a transaction may have, as this peer has shown.
+    rcpt_max_seen: usize,
     /// Any reply came since the message was given.
     pub answered: bool,
     pub with_bdat: bool,
@@ -56,6 +63,9 @@ impl Delivery {
             accepted: Vec::new(),
             sender_ok: false,
             ended: false,
+            disposed: false,
+            postponed: Vec::new(),
+            rcpt_max_seen: usize::MAX,
             answered: false,
             with_bdat: false,
             utf8: false,
@@ -114,11 +124,43 @@ impl Delivery {
         }
     }
 
+    /// A recipient was refused: for now, for ever, or until the next transaction.
+    ///
+    /// RFC 5321 4.5.3.1.10: 452 means "too many recipients", and 552 may mean it, which is then
+    /// temporary. A peer that has taken nobody yet cannot mean it by a 552 without 5.5.3.
+    pub fn rcpt_refused(&mut self, place: usize, reply: Reply, peer: &str) {
+        let means = too_many(&reply);
+        let report =
+            |reply| Report { stage: Stage::Rcpt, reply, peer: peer.into(), from_peer: true };
+        let outcome = match means {
+            Some(TooMany::Said) => Outcome::Deferred(report(reply)),
+            _ => outcome(reply, Stage::Rcpt, peer, true, false),
+        };
+        if means.is_some() && !self.accepted.is_empty() {
+            self.rcpt_max_seen = self.rcpt_max_seen.min(self.accepted.len());
+            self.postponed.push((place, outcome));
+        } else {
+            self.judge(place, outcome);
+        }
+    }
+
+    /// The postponed recipients join the next transaction if this one has delivered to somebody, so
+    /// that there are at most as many transactions as recipients.
+    fn resume_postponed(&mut self) {
+        for (place, outcome) in std::mem::take(&mut self.postponed) {
+            match self.disposed {
+                true => self.targets.push(place),
+                false => self.judge(place, outcome),
+            }
+        }
+    }
+
     /// Moves on to the next recipients, as many as one transaction may have (RFC 9422).
     /// False: nobody is left.
     pub fn next_slice(&mut self, offers: &Offers) -> bool {
+        self.resume_postponed();
         let from = self.slice.end;
-        let mut to = self.targets.len();
+        let mut to = self.targets.len().min(from.saturating_add(self.rcpt_max_seen));
         if let Some(max) = offers.rcpt_max {
             to = to.min(from + max as usize);
         }
@@ -127,7 +169,8 @@ impl Delivery {
         }
         self.slice = from..to;
         self.accepted.clear();
-        (self.sender_ok, self.ended, self.step) = (false, false, Step::Mail);
+        (self.sender_ok, self.ended, self.disposed) = (false, false, false);
+        self.step = Step::Mail;
         from < to
     }
 
@@ -225,6 +268,9 @@ impl Delivery {
 
     /// All recipients of the message that have no outcome yet.
     pub fn fill(&mut self, outcome: Outcome) {
+        for (place, outcome) in std::mem::take(&mut self.postponed) {
+            self.judge(place, outcome);
+        }
         for verdict in &mut self.verdicts {
             verdict.get_or_insert_with(|| outcome.clone());
         }
@@ -234,6 +280,24 @@ impl Delivery {
     pub fn finish(self) -> (Box<Message>, Vec<Outcome>) {
         let judged = |verdict: Option<Outcome>| verdict.expect("fill or the last slice judged it");
         (self.message, self.verdicts.into_iter().map(judged).collect())
+    }
+}
+
+/// How sure it is that a refused RCPT means "too many recipients".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TooMany {
+    /// 5.5.3 or 4.5.3 says so (RFC 3463 3.6).
+    Said,
+    /// The code may mean it, and no enhanced code says anything else.
+    Maybe,
+}
+
+/// An enhanced code is taken at its word: 552 5.2.2 is a full mailbox.
+fn too_many(reply: &Reply) -> Option<TooMany> {
+    match (reply.code, reply.enhanced) {
+        (452 | 552, Some(Enhanced(_, 5, 3))) => Some(TooMany::Said),
+        (452 | 552, None) => Some(TooMany::Maybe),
+        _ => None,
     }
 }
 

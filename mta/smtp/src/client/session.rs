@@ -549,20 +549,12 @@ impl Session {
         }
     }
 
-    fn rcpt_answered(&mut self, place: usize, mut reply: Reply) {
+    fn rcpt_answered(&mut self, place: usize, reply: Reply) {
         let Some(delivery) = &mut self.delivery else { return };
         match reply.code / 100 {
             2 if delivery.sender_ok => delivery.accepted.push(place),
             2 => {}
-            4 | 5 => {
-                // RFC 5321 4.5.3.1.10: 552 here means "too many recipients" and is not for ever.
-                let full = reply.code == 552;
-                if full {
-                    reply.code = 452;
-                    reply.enhanced = reply.enhanced.map(|e| Enhanced(4, e.1, e.2));
-                }
-                delivery.judge(place, outcome(reply, Stage::Rcpt, &self.peer, true, false));
-            }
+            4 | 5 => delivery.rcpt_refused(place, reply, &self.peer),
             _ => self.unfit(Await::Rcpt(place), &reply),
         }
     }
@@ -597,6 +589,7 @@ impl Session {
         }
         // After a refused BDAT only RSET brings back a known state (RFC 3030 2).
         delivery.ended = reply.is_positive() || !delivery.with_bdat;
+        delivery.disposed |= reply.is_positive();
         let stage = if matches!(self.work, Work::ExpectBody(_)) { Stage::Data } else { Stage::End };
         let relayed = !self.offers.dsn;
         delivery.judge_accepted(&outcome(reply, stage, &self.peer, true, relayed));
@@ -608,6 +601,7 @@ impl Session {
             return self.unfit(Await::EndOf(place), &reply);
         }
         delivery.ended = true;
+        delivery.disposed |= reply.is_positive();
         let stage = if matches!(self.work, Work::ExpectBody(_)) { Stage::Data } else { Stage::End };
         delivery.judge(place, outcome(reply, stage, &self.peer, true, !self.offers.dsn));
     }

@@ -362,9 +362,62 @@ fn d148_a_5xx_at_each_stage_fails_once_for_each_recipient_and_the_rest_is_delive
         (PLAIN, &[("RCPT", "550 a\r\n"), ("RCPT", "551 b\r\n")], "F Rcpt 550, F Rcpt 551"),
         (PIPELINING, &[("DATA", "554 no\r\n")], "F Data 554, F Data 554"),
         (ALL, &[(".", "554 spam\r\n")], "F End 554, F End 554"),
-        // RFC 5321 4.5.3.1.10
-        (ALL, &[("RCPT", "552 too many\r\n")], "T Rcpt 452, D End 250"),
     ]);
+}
+
+/// A server that takes `max` recipients in the first transaction and refuses the others like this.
+fn tell_limited(hello: &str, max: usize, refusal: &str, recipients: usize) -> Story {
+    let mut rules = vec![("EHLO", hello)];
+    rules.extend(vec![("RCPT", "250 2.1.5 ok\r\n"); max]);
+    rules.extend(vec![("RCPT", refusal); recipients - max]);
+    tell(&rules, &[message(recipients)])
+}
+
+#[test]
+fn r233_recipients_beyond_the_peers_limit_go_in_the_next_transaction() {
+    let refusals =
+        ["452 4.5.3 too many\r\n", "452 too many\r\n", "552 5.5.3 too many\r\n", "552 many\r\n"];
+    for refusal in refusals {
+        for hello in [ALL, PIPELINING, PLAIN] {
+            let story = tell_limited(hello, 3, refusal, 8);
+            assert_eq!(story.summary(), ["D End 250"; 8].join(", "), "{refusal} {:?}", story.lines);
+            let of = |verb: &str| story.lines.iter().filter(|l| l.starts_with(verb)).count();
+            // Five recipients were given twice; after that the limit is known.
+            assert_eq!((of("MAIL"), of("RCPT"), story.bodies.len()), (3, 13, 3));
+        }
+    }
+}
+
+#[test]
+fn r233_a_refused_recipient_is_quoted_and_judged_as_the_peer_said() {
+    let full = "552 5.2.2 Mailbox full\r\n";
+    check(&[
+        (ALL, &[("RCPT", full)], "F Rcpt 552, D End 250"),
+        (PLAIN, &[("RCPT", "250 ok\r\n"), ("RCPT", full)], "D End 250, F Rcpt 552"),
+        // Nobody was taken before it, so it cannot mean "too many".
+        (ALL, &[("RCPT", "552 full\r\n")], "F Rcpt 552, D End 250"),
+        (ALL, &[("RCPT", "552 5.5.3 too many\r\n")], "T Rcpt 552, D End 250"),
+        (ALL, &[("RCPT", "452 4.5.3 too many\r\n")], "T Rcpt 452, D End 250"),
+        (ALL, &[("RCPT", "250 ok\r\n"), ("RCPT", "452 4.2.2 full\r\n")], "D End 250, T Rcpt 452"),
+        (ALL, &[("RCPT", "250 ok\r\n"), ("RCPT", "452 4.3.1 disk\r\n")], "D End 250, T Rcpt 452"),
+    ]);
+    let bare = ("RCPT", "552 full\r\n");
+    let ok = ("RCPT", "250 ok\r\n");
+    for hello in [ALL, PIPELINING, PLAIN] {
+        let rules = |more: &[(&'static str, &'static str)]| [&[("EHLO", hello)], more].concat();
+        // In a transaction of its own the second is refused again, and is taken at its word.
+        let story = tell(&rules(&[ok, bare, bare]), &[message(2)]);
+        assert_eq!(story.summary(), "D End 250, F Rcpt 552");
+        // Where nobody got the message, nobody is tried again at once.
+        let refused = (".", "554 spam\r\n");
+        let story = tell(&rules(&[ok, ("RCPT", "452 many\r\n"), refused]), &[message(2)]);
+        assert_eq!(story.summary(), "F End 554, T Rcpt 452");
+        let story = tell(&rules(&[ok, ("RCPT", "452 many\r\n"), (".", "!")]), &[message(2)]);
+        assert_eq!(story.summary(), "T End own 451, T Rcpt 452, closed");
+    }
+    let story = tell(&[("RCPT", full)], &[message(1)]);
+    let said = story.ended[0].as_ref().unwrap()[0].report().reply.to_string();
+    assert_eq!(said, "552 5.2.2 Mailbox full");
 }
 
 #[test]
@@ -519,7 +572,7 @@ fn a_reply_that_fits_nowhere_is_quoted_and_a_refused_rset_is_not_held_against_th
     let story = tell(&[("EHLO", PLAIN), ("DATA", "250 2.0.0 done?\r\n")], &[message(1)]);
     let reply = story.ended[0].as_ref().unwrap()[0].report().reply.text.clone();
     assert!(reply.ends_with("does not fit the command: 250 2.0.0 done?"), "{reply}");
-    for hello in [ALL, PIPELINING, PLAIN] {
+    for hello in [ALL, PLAIN] {
         let rules = [("EHLO", hello), ("RCPT", "550 no\r\n"), ("RSET", "500 what\r\n")];
         let story = tell(&rules, &[message(1), message(1)]);
         assert_eq!(story.summary(), "F Rcpt 550, unsent, closed", "{:?}", story.lines);
