@@ -1,9 +1,10 @@
-//! `cargo xtask ci | tidy | knobs | faults | counts | swarm | canary | fuzz`: what keeps the house in order.
+//! `cargo xtask ci | tidy | knobs | bounds | faults | counts | swarm | canary | fuzz`: what keeps the house in order.
 //!
 //! Must never be needed to build or to run Posthaste.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod bounds;
 mod canary;
 mod ci;
 mod counts;
@@ -38,6 +39,8 @@ enum Task {
     Tidy,
     /// Write docs/knobs.md anew from the settings in the code
     Knobs,
+    /// Write docs/bounds.md anew from the list of bounds, the settings and the constants
+    Bounds,
     /// Write docs/faults.md anew from the list of faults and the names of the tests
     Faults {
         /// Write nothing; say what is missing, and whether the page is what the tests say
@@ -72,6 +75,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Ci { without_deny } => ci::run(&root, without_deny),
         Task::Tidy => tidy::run(&root).map(|()| true),
         Task::Knobs => knobs::write(&root).map(|()| true),
+        Task::Bounds => bounds::write(&root).map(|()| true),
         Task::Fuzz(options) => fuzz::run(&root, &options),
         Task::Faults { check: true } => faults::check(&root).map(|()| true),
         Task::Faults { check: false } => faults::write(&root).map(|()| true),
