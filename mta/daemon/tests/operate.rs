@@ -251,7 +251,7 @@ fn status_names_the_processes_that_there_are_and_counts_what_they_did() {
 
 #[test]
 fn too_much_memory_for_sessions_puts_off_new_mail_and_ends_no_session() {
-    let tables = "[processes]\nreceive = 1\n[limits]\nsession_memory_bytes_max = \"1MiB\"\n".into();
+    let tables = "[processes]\nreceive = 1\n[limits]\nsession_memory_bytes_max = \"1MiB\"\nconnections = 80\n".into();
     let daemon = Daemon::start(Setup { tables, ..Setup::default() });
     let user = token("memory");
     let early = format!("{user}@local.test");

@@ -38,5 +38,6 @@ pub use read::{Chunk, Damaged, Plan, ReadError, StoredMessage, read_chunk, read_
 pub use recover::{Damage, OpenError, OpenReport, Replay};
 pub use settings::Settings;
 pub use spool::Spool;
+pub use stage::BODY_BYTES_MAX;
 pub use store::Store;
 pub use types::{Alarm, Group, NewMessage, Output, Refusal, SnapshotSlice, Ticket, Usage};

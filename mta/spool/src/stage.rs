@@ -11,7 +11,7 @@ use bytes::Bytes;
 use mail::TransactionId;
 
 /// Bodies have at most this length, because a place keeps it in 32 bits.
-const BODY_BYTES_MAX: u64 = u32::MAX as u64;
+pub const BODY_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// One transaction's body so far.
 #[derive(Default)]

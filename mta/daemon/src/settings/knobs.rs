@@ -50,6 +50,9 @@ macro_rules! knobs {
     };
 }
 
+/// A place in the spool has 32 bits for the length of a body.
+const _: () = assert!(4095 * M <= spool::BODY_BYTES_MAX);
+
 /// All of them, in the order of the documentation.
 pub const KNOBS: &[Knob] = knobs! {
     "hostname" = "", Text("a domain"), "our name in the banner, in EHLO and in Received",
@@ -64,7 +67,7 @@ pub const KNOBS: &[Knob] = knobs! {
     "listen.hostname" = "", Text("a domain"), "our name there", "as hostname", "\"mx2.example.org\"";
     "listen.connections" = "", Count(1, 1_000_000), "connections at once, here", "as limits.connections", "50";
     "listen.connections_per_client" = "", Count(1, 1_000_000), "connections at once of one stranger, here", "as limits.connections_per_client", "5";
-    "listen.message_bytes_max" = "", Bytes(64 * K, 64 * G), "size of a message, here", "as limits.message_bytes_max", "\"1MB\"";
+    "listen.message_bytes_max" = "", Bytes(64 * K, 4095 * M), "size of a message, here", "as limits.message_bytes_max", "\"1MB\"";
     "listen.recipients_max" = "", Count(100, 1_000_000), "recipients of a transaction, here", "as limits.recipients_max", "200";
     "listen.stranger_recipients_max" = "", Count(100, 1_000_000), "recipients of a transaction of a client that is not in relay.from, here", "as limits.stranger_recipients_max", "100";
 
@@ -98,10 +101,10 @@ pub const KNOBS: &[Knob] = knobs! {
         "five days take about 33 attempts", "1.5";
     "retry.longest" = "\"4h\"", Time(1, 30 * DAY), "no wait is longer", "RFC 5321 4.5.4.1: two or three hours, or a little more", "\"1h\"";
     "retry.jitter" = "0.1", Number(0.0, 1.0), "share of a wait by which chance makes it shorter or longer", "those that failed together are not tried together", "0.2";
-    "retry.expire" = "\"5d\"", Time(1, 365 * DAY), "a message this old is bounced", "RFC 5321 4.5.4.1: at least four to five days", "\"2d\"";
-    "retry.delay_notice" = "\"4h\"", Time(0, 365 * DAY), "a sender hears of a delay after this; 0 is never", "half a working day", "\"0\"";
+    "retry.expire" = "\"5d\"", Time(2, 365 * DAY), "a message this old is bounced", "RFC 5321 4.5.4.1: at least four to five days", "\"2d\"";
+    "retry.delay_notice" = "\"4h\"", Time(0, 364 * DAY), "a sender hears of a delay after this; 0 is never", "half a working day", "\"0\"";
 
-    "limits.message_bytes_max" = "\"50MiB\"", Bytes(64 * K, 64 * G), "size of a message (SIZE of RFC 1870)",
+    "limits.message_bytes_max" = "\"50MiB\"", Bytes(64 * K, 4095 * M), "size of a message (SIZE of RFC 1870)",
         "what the large providers take, with room for headers", "\"10MB\"";
     "limits.header_bytes_max" = "\"1MiB\"", Bytes(16 * K, G), "size of a message's header section", "far above all that is honest", "\"100kB\"";
     "limits.recipients_max" = "50000", Count(100, 1_000_000), "recipients of a transaction",
@@ -111,7 +114,7 @@ pub const KNOBS: &[Knob] = knobs! {
     "limits.connections" = "20000", Count(1, 1_000_000), "connections at once, over all listeners", "10,000 idle ones do not keep others out", "1000";
     "limits.connections_per_client" = "100", Count(1, 1_000_000), "connections at once of one client that is not in relay.from; of IPv6, of its /64", "one stranger does not keep others out", "20";
     "limits.session_memory_bytes_max" = "\"256MiB\"", Bytes(M, 1 << 40), "memory of the receive processes for all sessions, with recipients, bodies and what waits for queue; above it new connections (421), MAIL, RCPT, DATA and bodies (452 4.3.1) are put off",
-        "20,000 sessions with 12 KiB each, which is the least that a session is counted with", "\"64MiB\"";
+        "20,000 sessions with 12 KiB each, which is the least that a session is counted with", "\"512MiB\"";
     "limits.hops_max" = "50", Count(2, 1000), "Received headers before mail is held to be in a loop", "RFC 5321 6.3 wants at least 100 or a good reason: 50 hops are five times the longest way seen", "100";
     "limits.command_timeout" = "\"5m\"", Time(1, DAY), "until a whole command line is there", "RFC 5321 4.5.3.2.7: at least 5 minutes", "\"1m\"";
     "limits.data_timeout" = "\"5m\"", Time(1, DAY), "silence inside a message", "RFC 5321 4.5.3.2.5 has the client wait 3 minutes for each block", "\"3m\"";
@@ -121,8 +124,8 @@ pub const KNOBS: &[Knob] = knobs! {
     "limits.junk_commands_max" = "20", Count(1, 100_000), "wrong commands before the session is ended with 421", "more than any honest client makes", "5";
     "limits.idle_commands_max" = "100", Count(1, 1_000_000), "commands that do nothing, such as NOOP, before each counts as wrong", "clients that keep a connection alive", "10";
 
-    "processes.receive" = "0", Count(0, 256), "processes that converse with those who send us mail; 0 is by cores", "one for two cores is enough", "2";
-    "processes.send" = "0", Count(0, 256), "processes that converse with those to whom we send; 0 is by cores", "one for two cores is enough", "4";
+    "processes.receive" = "0", Count(0, 64), "processes that converse with those who send us mail; 0 is by cores", "one for two cores is enough", "2";
+    "processes.send" = "0", Count(0, 64), "processes that converse with those to whom we send; 0 is by cores", "one for two cores is enough", "4";
     "processes.ids_first" = "60800", Count(1000, 4_000_000_000), "first of the numeric user ids used where there is no account posthaste-ROLE", "Debian and systemd leave 60706 to 61183 to nobody", "70000";
 
     "spool.segment_bytes" = "\"64MiB\"", Bytes(M, G), "size of a log segment; a multiple of 4096", "long enough that changing segments is rare, short enough to be emptied", "\"16MiB\"";
@@ -137,7 +140,7 @@ pub const KNOBS: &[Knob] = knobs! {
 
     "queue.order" = "\"fair\"", OneOf(&["fair", "priority", "arrival", "destination", "modified", "id", "random", "none"]), "what goes first", "no sender and no destination keeps others waiting", "\"arrival\"";
     "queue.attempts_in_flight_max" = "1000", Count(1, 100_000), "attempts at once, over all destinations", "ten destinations at their full width", "200";
-    "queue.bulk_bytes_min" = "\"256KiB\"", Bytes(K, 64 * G), "messages from this size on wait behind smaller ones, but not for ever", "letters before parcels", "\"1MiB\"";
+    "queue.bulk_bytes_min" = "\"256KiB\"", Bytes(K, 4095 * M), "messages from this size on wait behind smaller ones, but not for ever", "letters before parcels", "\"1MiB\"";
     "queue.losses_max" = "5", Count(1, 100), "attempts in a row that ended with the death of the sending process before the message is held", "one poisonous message does not stop the others", "3";
 
     "log.format" = "\"text\"", OneOf(&["text", "json"]), "for people or for machines", "people first", "\"json\"";

@@ -7,6 +7,7 @@ mod forms;
 pub mod handed;
 pub mod knobs;
 pub mod problem;
+mod products;
 mod read;
 mod schema;
 

@@ -2,6 +2,7 @@
 
 use super::forms;
 use super::problem::Problem;
+use super::products;
 use super::read::{Scope, Source};
 use super::types::*;
 use super::{System, units};
@@ -41,20 +42,22 @@ pub(super) fn settings(
 fn checked(top: &Scope<'_>, system: &System) -> Option<Settings> {
     let hostname = hostname(top, system)?;
     let state = top.text("state", forms::absolute).unwrap_or_else(|| system.state.clone());
-    let limits = limits(&top.table("limits"));
+    let (limits_table, spool_table) = (top.table("limits"), top.table("spool"));
+    let (limits, spool) = (limits(&limits_table), spool(&spool_table));
+    products::check((&limits_table, &limits), (&spool_table, &spool));
     Some(Settings {
-        listen: listeners(top, &hostname, &limits),
+        listen: listeners(top, &hostname, &limits, &spool),
         relay: Relay { from: top.table("relay").list("from", forms::network) },
         local: local(&top.table("local"), &hostname),
         routes: top.tables("route").iter().filter_map(route).collect(),
         destinations: destinations(top),
         retry: retry(&top.table("retry")),
         processes: processes(&top.table("processes")),
-        spool: spool(&top.table("spool")),
         dns: dns(&top.table("dns")),
         queue: queue(&top.table("queue")),
         log: log(&top.table("log")),
         limits,
+        spool,
         hostname,
         state,
     })
@@ -73,7 +76,7 @@ fn hostname(top: &Scope<'_>, system: &System) -> Option<Domain> {
     of_system.or_else(|_| forms::host_name("localhost")).ok()
 }
 
-fn listeners(top: &Scope<'_>, hostname: &Domain, limits: &Limits) -> Vec<Listen> {
+fn listeners(top: &Scope<'_>, hostname: &Domain, limits: &Limits, spool: &Spool) -> Vec<Listen> {
     let tables = top.tables("listen");
     if tables.is_empty() && !top.has("listen") {
         return vec![listener(&Scope::absent(top, "listen"), hostname, limits)];
@@ -87,6 +90,7 @@ fn listeners(top: &Scope<'_>, hostname: &Domain, limits: &Limits) -> Vec<Listen>
         if listeners.iter().any(|other| other.address == one.address) && table.has("address") {
             table.wrong("address", "is listened at already", None);
         }
+        products::check_listener(table, &one, limits, spool);
         listeners.push(one);
     }
     if listeners.is_empty() {
@@ -209,16 +213,30 @@ fn retry(table: &Scope<'_>) -> Retry {
     };
     if retry.first > retry.longest {
         let name = if table.has("first") { "first" } else { "longest" };
-        table.wrong(name, "the first wait is longer than the longest", None);
+        let [first, longest] = [retry.first, retry.longest].map(shown);
+        let what = format!("the first wait, {first}, is longer than the longest, {longest}");
+        table.wrong(name, what, None);
     }
     if retry.first >= retry.expire {
         let name = if table.has("expire") { "expire" } else { "first" };
-        table.wrong(name, "a message would expire before it is tried again", None);
+        let [first, expire] = [retry.first, retry.expire].map(shown);
+        let what = format!(
+            "a message would expire after {expire}, before it is tried again after {first}"
+        );
+        table.wrong(name, what, None);
     }
     if table.has("delay_notice") && notice >= retry.expire {
-        table.wrong("delay_notice", "a message would expire before anybody hears of a delay", None);
+        let [expire, notice] = [retry.expire, notice].map(shown);
+        let what = format!(
+            "a message would expire after {expire}, before anybody hears of a delay after {notice}"
+        );
+        table.wrong("delay_notice", what, None);
     }
     retry
+}
+
+fn shown(time: std::time::Duration) -> String {
+    units::show_time(time.as_secs())
 }
 
 fn limits(table: &Scope<'_>) -> Limits {
@@ -265,10 +283,15 @@ fn spool(table: &Scope<'_>) -> Spool {
         table.wrong("segment_bytes", format!("is not a multiple of {BLOCK_BYTES}"), None);
     }
     if spool.batch_bytes_max > spool.segment_bytes / 4 {
-        let quarter = units::show_bytes(spool.segment_bytes / 4);
+        let [batch, segment, quarter] =
+            [spool.batch_bytes_max, spool.segment_bytes, spool.segment_bytes / 4]
+                .map(units::show_bytes);
         let name = if table.has("batch_bytes_max") { "batch_bytes_max" } else { "segment_bytes" };
+        let what = format!(
+            "a batch may be a quarter of a segment at most: batch_bytes_max {batch} is more than segment_bytes {segment} / 4 = {quarter}"
+        );
         let help = Some(format!("batch_bytes_max = \"{quarter}\" is the most for it"));
-        table.wrong(name, "a batch may be a quarter of a segment at most", help);
+        table.wrong(name, what, help);
     }
     spool
 }

@@ -122,7 +122,7 @@ fn n117_all_problems_are_told_at_once_each_with_its_place_and_the_nearest_name()
         ("posthaste.toml:1:1: hostnam: there is no such setting", "did you mean `hostname`?"),
         ("posthaste.toml:3:1: limits.recipient_max: there is no", "did you mean `recipients_max`?"),
         ("posthaste.toml:4:15: limits.connections: is a whole number", ""),
-        ("posthaste.toml:5:21: limits.message_bytes_max: is out of range: 64KiB to 64GiB", ""),
+        ("posthaste.toml:5:21: limits.message_bytes_max: is out of range: 64KiB to 4095MiB", ""),
         ("posthaste.toml:7:9: retry.first: is a time such as", ""),
         ("posthaste.toml:10:6: route.to: is one of", "did you mean `smtp`?"),
         ("posthaste.toml:12:9: queue.order: is one of", "did you mean `fair`?"),
@@ -282,8 +282,12 @@ fn both_ends_of_each_range_count_and_what_lies_beyond_is_refused() {
         "retry.expire",
         "retry.delay_notice",
         "destination.start_connections",
+        "limits.connections",
+        "limits.session_memory_bytes_max",
+        "listen.connections",
+        "spool.segment_bytes",
+        "spool.batch_bytes_max",
     ];
-    let spool = ["spool.segment_bytes", "spool.batch_bytes_max"];
     for knob in KNOBS {
         let (Range::Count(low, high) | Range::Bytes(low, high) | Range::Time(low, high)) =
             knob.range
@@ -294,7 +298,7 @@ fn both_ends_of_each_range_count_and_what_lies_beyond_is_refused() {
             Range::Time(..) => format!("\"{number}s\""),
             _ => number.to_string(),
         };
-        if !bound_to_others.contains(&knob.name) && !spool.contains(&knob.name) {
+        if !bound_to_others.contains(&knob.name) {
             good(&file_with(knob.name, &write(low)));
             good(&file_with(knob.name, &write(high)));
         }
@@ -304,6 +308,78 @@ fn both_ends_of_each_range_count_and_what_lies_beyond_is_refused() {
             let told = wrong(&file_with(knob.name, &write(low - 1)));
             assert!(told[0].contains(knob.name) && told[0].contains("out of range"), "{told:?}");
         }
+    }
+}
+
+#[test]
+fn r242_what_no_counter_can_keep_is_refused_with_the_arithmetic_and_its_place() {
+    for (text, told) in [
+        (
+            "[limits]\nconnections = 1000000",
+            "posthaste.toml:2:15: limits.connections: 1000000 connections x 12KiB, the least that each takes, = 12000000KiB: \
+             more than session_memory_bytes_max, 262144KiB",
+        ),
+        (
+            "[limits]\nsession_memory_bytes_max = \"1MiB\"",
+            "posthaste.toml:2:28: limits.session_memory_bytes_max: 20000 connections x 12KiB, the least that each takes, = \
+             240000KiB: more than session_memory_bytes_max, 1024KiB",
+        ),
+        (
+            "[limits]\nconnections = 80\nsession_memory_bytes_max = \"1MiB\"\n[[listen]]\naddress = \"*:25\"\nconnections = 86",
+            "posthaste.toml:6:15: listen.connections: 86 connections x 12KiB, the least that each takes, = 1032KiB: \
+             more than session_memory_bytes_max, 1024KiB",
+        ),
+        (
+            "[limits]\nrecipients_max = 1000000\n[spool]\nsegment_bytes = \"4MiB\"\nbatch_bytes_max = \"1MiB\"",
+            "posthaste.toml:2:18: limits.recipients_max: 1000000 recipients x 8 bytes, the least that each takes, = 8000000 bytes: \
+             more than a record may have in a segment of 4MiB, 4182016 bytes",
+        ),
+        (
+            "[[listen]]\naddress = \"*:25\"\nrecipients_max = 130000\n[spool]\nsegment_bytes = \"1MiB\"\nbatch_bytes_max = \"256KiB\"",
+            "posthaste.toml:3:18: listen.recipients_max: 130000 recipients x 8 bytes, the least that each takes, = 1040000 bytes: \
+             more than a record may have in a segment of 1MiB, 1036288 bytes",
+        ),
+        (
+            "[spool]\nsegment_bytes = \"1MiB\"",
+            "posthaste.toml:2:17: spool.segment_bytes: a batch may be a quarter of a segment at most: \
+             batch_bytes_max 2MiB is more than segment_bytes 1MiB / 4 = 256KiB",
+        ),
+        (
+            "[limits]\nmessage_bytes_max = \"4GiB\"",
+            "posthaste.toml:2:21: limits.message_bytes_max: is out of range: 64KiB to 4095MiB",
+        ),
+        (
+            "[retry]\nfirst = \"1d\"\nlongest = \"1h\"",
+            "posthaste.toml:2:9: retry.first: the first wait, 1d, is longer than the longest, 1h",
+        ),
+        (
+            "[retry]\nfirst = \"1h\"\nexpire = \"30m\"",
+            "posthaste.toml:3:10: retry.expire: a message would expire after 30m, before it is tried again after 1h",
+        ),
+        (
+            "[retry]\nexpire = \"1h\"\ndelay_notice = \"2h\"",
+            "posthaste.toml:3:16: retry.delay_notice: a message would expire after 1h, before anybody hears of a delay after 2h",
+        ),
+    ] {
+        assert_eq!(wrong(text), [told], "{text}");
+    }
+}
+
+#[test]
+fn r242_a_product_that_a_counter_keeps_is_let_through() {
+    for text in [
+        "[limits]\nconnections = 21845\nconnections_per_client = 1000000",
+        "[limits]\nsession_memory_bytes_max = \"1MiB\"\nconnections = 85",
+        "[[listen]]\naddress = \"*:25\"\nconnections = 21845\nrecipients_max = 1000000",
+        // 452 4.5.3 when the envelope is too long, 452 4.3.1 when memory is.
+        "[limits]\nrecipients_max = 1000000",
+        // 552 5.3.4 for a long envelope in a short segment.
+        "[spool]\nsegment_bytes = \"1MiB\"\nbatch_bytes_max = \"256KiB\"",
+        "[limits]\nmessage_bytes_max = \"4095MiB\"\nheader_bytes_max = \"1GiB\"",
+        "[limits]\ntransaction_time_max = \"1m\"\ndata_timeout = \"1d\"\ncommand_timeout = \"1d\"",
+        "[spool]\nkeep_free_bytes = \"1024TiB\"\nreserve_bytes = \"1024GiB\"",
+    ] {
+        good(text);
     }
 }
 

@@ -126,7 +126,7 @@ fn x186_a_panic_in_the_parser_ends_that_session_only_and_gives_back_what_it_had(
     let field = Field::start(Setup {
         environment: faults.environment(),
         // What eight sessions have staged would be all the credit there is.
-        tables: "[limits]\nsession_memory_bytes_max = \"1MiB\"\n".into(),
+        tables: "[limits]\nsession_memory_bytes_max = \"1MiB\"\nconnections = 80\n".into(),
         ..Setup::default()
     });
     let daemon = &field.daemon;

@@ -36,7 +36,7 @@ fn troubles(daemon: &Daemon) -> (String, Option<i32>) {
 fn x194_a_disk_that_does_not_answer_shows_in_status_and_clients_hear_451() {
     use crate::support::faults::{FREEZE_ALL, Faults, Point};
     let faults = Faults::new();
-    let limits = "[limits]\ncommit_timeout = \"6s\"\nsession_memory_bytes_max = \"1MiB\"\n";
+    let limits = "[limits]\ncommit_timeout = \"6s\"\nsession_memory_bytes_max = \"1MiB\"\nconnections = 80\n";
     let field = Field::start(Setup {
         environment: faults.environment(),
         tables: limits.into(),

@@ -29,6 +29,8 @@ pub struct Setup {
     pub environment: Vec<(String, String)>,
     /// `deliver` of `[local]`; the template's Maildir where empty.
     pub deliver: String,
+    /// More lines of `[[listen]]`.
+    pub listen_lines: String,
     /// Lines of `[spool]` in place of the usual ones.
     pub spool: String,
     /// The state directory, where it is not to lie beside the settings.
@@ -114,6 +116,19 @@ impl Daemon {
     /// The usual one, with this sink behind it.
     pub fn with_sink(sink: &Sink) -> Daemon {
         Daemon::start(Setup { sink_port: sink.port, ..Setup::default() })
+    }
+
+    /// What `posthaste check` says of these settings; `Err` where it refuses them.
+    pub fn check(setup: &Setup) -> Result<(), String> {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(token("check"));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("posthaste.toml");
+        std::fs::write(&file, settings(setup, &directory, 2525)).unwrap();
+        let output = Command::new(POSTHASTE).args(["check", "--config"]).arg(&file).output();
+        let _ = std::fs::remove_dir_all(&directory);
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(()) } else { Err(said) }
     }
 
     fn wait_until_it_greets(&self) {
@@ -424,6 +439,7 @@ fn settings(setup: &Setup, directory: &Path, port: u16) -> String {
     };
     let listen = setup.listen.unwrap_or_else(|| ([127, 0, 0, 1], port).into());
     let (top, tables, routes) = (&setup.top, &setup.tables, &setup.routes);
+    let listen_lines = &setup.listen_lines;
     let sink = match setup.sink_port {
         0 => String::new(),
         port => format!(
@@ -433,7 +449,7 @@ fn settings(setup: &Setup, directory: &Path, port: u16) -> String {
     };
     format!(
         "hostname = \"mx.local.test\"\nstate = {state:?}\n{top}\n\
-         [[listen]]\naddress = \"{listen}\"\n\
+         [[listen]]\naddress = \"{listen}\"\n{listen_lines}\n\
          [relay]\nfrom = [\"127.0.0.1/32\"]\n\
          [spool]\n{spool}\n\
          [local]\ndomains = [\"local.test\"]\ndeliver = {deliver:?}\n\

@@ -112,8 +112,8 @@ impl Slot {
 }
 
 impl Children {
-    /// The places, queue first: the others need it.
-    pub fn new(receive: u16, send: u16) -> Children {
+    /// The places, all due to be started; queue first: the others need it.
+    pub fn new(receive: u16, send: u16, now: Instant) -> Children {
         let several = |role, count| (0..count).map(move |instance| (role, instance));
         let slots = std::iter::once(QUEUE)
             .chain(several(Role::Send, send))
@@ -124,7 +124,7 @@ impl Children {
                 instance,
                 life: None,
                 restart_wait: RESTART_WAIT_FIRST,
-                restart_at: None,
+                restart_at: Some(now),
                 restarts: 0,
             })
             .collect();

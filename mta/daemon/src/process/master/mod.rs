@@ -76,8 +76,8 @@ impl Master {
         let lock = prepared.lock_state()?;
         let supplies = prepared.supplies()?;
         let log = Log::start("master", prepared.log())?;
-        let mut master = Master {
-            children: Children::new(prepared.receivers(), prepared.senders()),
+        Ok(Master {
+            children: Children::new(prepared.receivers(), prepared.senders(), Instant::now()),
             file,
             log_format,
             log,
@@ -91,11 +91,7 @@ impl Master {
             reloaded: None,
             fatal: None,
             _lock: lock,
-        };
-        for at in 0..master.children.slots.len() {
-            master.start(at);
-        }
-        Ok(master)
+        })
     }
 
     fn start(&mut self, at: usize) {
@@ -236,11 +232,11 @@ impl Master {
         }
     }
 
+    /// One child at a time: a start takes some milliseconds, and with many processes the first ones and signals are
+    /// not to wait for the last.
     fn restart(&mut self) {
-        if self.draining.is_some() {
-            return;
-        }
-        while let Some(at) = self.children.due(Instant::now()) {
+        let due = self.children.due(Instant::now());
+        if let Some(at) = due.filter(|_| self.draining.is_none()) {
             self.start(at);
         }
     }

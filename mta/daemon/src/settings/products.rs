@@ -1,0 +1,83 @@
+//! What settings ask for together, where nothing counts it while the mailer runs: refused, with the arithmetic.
+//!
+//! Must never refuse a product that a counter keeps: a client hears of that one when it is reached (`docs/bounds.md`).
+
+use super::read::Scope;
+use super::types::{Limits, Listen, Spool};
+use super::units::show_bytes;
+use crate::process::receive;
+
+/// The least that an open connection is counted with against `limits.session_memory_bytes_max`.
+const SESSION_BYTES_MIN: u64 = receive::SESSION_BYTES_MIN as u64;
+
+/// The least that a recipient takes in the record of its message: `a@b`, its domain, what it asks for.
+const RECIPIENT_BYTES_MIN: u64 = 8;
+
+/// What a segment holds besides the longest record: its header, and the frame of a batch.
+const SEGMENT_BYTES_BESIDES: u64 = 3 * 4096;
+
+/// What all tables of settings that have to do with each other ask for.
+pub(super) fn check(limits: (&Scope<'_>, &Limits), spool: (&Scope<'_>, &Spool)) {
+    let (table, limits) = limits;
+    sessions(table, limits.connections, limits.session_memory_bytes_max);
+    let at = if table.has("recipients_max") {
+        (table, "recipients_max")
+    } else {
+        (spool.0, "segment_bytes")
+    };
+    envelope(at, limits.recipients_max, spool.1.segment_bytes);
+}
+
+/// The same of one listener, for what it says itself.
+pub(super) fn check_listener(table: &Scope<'_>, listen: &Listen, limits: &Limits, spool: &Spool) {
+    if table.has("connections") {
+        sessions(table, listen.connections, limits.session_memory_bytes_max);
+    }
+    if table.has("recipients_max") {
+        envelope((table, "recipients_max"), listen.recipients_max, spool.segment_bytes);
+    }
+}
+
+/// A connection that has said nothing yet takes memory: so many more could never say anything.
+fn sessions(table: &Scope<'_>, connections: u32, memory_bytes: u64) {
+    let bytes = u64::from(connections) * SESSION_BYTES_MIN;
+    if bytes <= memory_bytes {
+        return;
+    }
+    let name = if table.has("connections") { "connections" } else { "session_memory_bytes_max" };
+    let [each, all, most] = [SESSION_BYTES_MIN, bytes, memory_bytes].map(|bytes| bytes >> 10);
+    let what = format!(
+        "{connections} connections x {each}KiB, the least that each takes, = {all}KiB: more than session_memory_bytes_max, {most}KiB"
+    );
+    let help = format!("connections = {} is the most for it", memory_bytes / SESSION_BYTES_MIN);
+    table.wrong(name, what, Some(help));
+}
+
+/// A record lies in one segment: the longest envelope of the shortest recipients has to.
+fn envelope((table, name): (&Scope<'_>, &str), recipients: u32, segment_bytes: u64) {
+    let room = segment_bytes.saturating_sub(SEGMENT_BYTES_BESIDES);
+    let bytes = u64::from(recipients) * RECIPIENT_BYTES_MIN;
+    if bytes <= room {
+        return;
+    }
+    let what = format!(
+        "{recipients} recipients x {RECIPIENT_BYTES_MIN} bytes, the least that each takes, = {bytes} bytes: more than a record may have in a segment of {}, {room} bytes",
+        show_bytes(segment_bytes)
+    );
+    let help = format!("recipients_max = {} is the most for it", room / RECIPIENT_BYTES_MIN);
+    table.wrong(name, what, Some(help));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{Address, Notify, Recipient};
+
+    #[test]
+    fn no_recipient_takes_less_than_is_reckoned_with() {
+        let address = Address::parse("a@b", false).unwrap();
+        let recipient = Recipient { address, notify: Notify::DEFAULT, orcpt: None };
+        let bytes = postcard::to_stdvec(&recipient).unwrap().len() as u64;
+        assert!((RECIPIENT_BYTES_MIN..2 * RECIPIENT_BYTES_MIN).contains(&bytes), "{bytes}");
+    }
+}
