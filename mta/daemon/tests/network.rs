@@ -282,7 +282,7 @@ fn r211_recipients_of_ten_and_of_a_hundred_sessions_stay_within_the_memory_setti
     for sessions in [10, 100] {
         let tables = format!(
             "[processes]\nreceive = 1\n[limits]\nsession_memory_bytes_max = {SETTING}\n\
-             stranger_recipients_max = 50000\n"
+             connections = 2000\nstranger_recipients_max = 50000\n"
         );
         let place = start(tables);
         place.daemon.works();
