@@ -63,6 +63,46 @@ fn s137_s138_what_got_250_survives_a_shutdown_of_xfs_under_load() {
     cuts("xfs", 320);
 }
 
+/// The disk is gone in the middle of load, and the next hop goes on taking everything. What the log
+/// said may come twice is printed beside what did.
+fn dies_under_load(kind: &'static str, megabytes: u64) {
+    if !privileged() {
+        return;
+    }
+    let volume = Volume::image(kind, megabytes, &[], "");
+    let state = Some(volume.path.join("state"));
+    let mut rig = Rig::start(Setup { state, ..Setup::default() });
+    let rest = Duration::from_millis(1);
+    let load = Load::start_sized(6, rig.daemon.port, "b@sink.test", rest, BODY_BYTES);
+    load.wait_for_more(600);
+    let sink = rig.open_sink();
+    until("mail at the next hop", || (sink.mails().len() >= 50).then_some(()));
+    volume.cut();
+    rig.daemon.wait_for_log(&["writes fail: "]);
+    until("mail to be refused", || (!load.failures().is_empty()).then_some(()));
+    rig.does_not_spin();
+    let allowed = rig.may_come_twice();
+    rig.daemon.kill();
+    volume.unmount();
+    volume.mount();
+    rig.daemon.start_again();
+    load.wait_for_more(20);
+    rig.add(load, BODY_BYTES);
+    let (promised, twice) = (rig.promised(), rig.drain());
+    eprintln!("{kind}: {promised} promised, 0 lost, {twice} came twice, {allowed} were allowed");
+    assert!(twice <= allowed, "{twice} came twice, {allowed} were allowed");
+}
+
+#[test]
+fn r227_an_ext4_that_dies_under_load_duplicates_no_more_than_was_under_way() {
+    dies_under_load("ext4", 64);
+}
+
+#[test]
+fn r227_an_xfs_that_dies_under_load_duplicates_no_more_than_was_under_way() {
+    dies_under_load("xfs", 320);
+}
+
 /// What `errors=remount-ro` does, asked for by the file system's own switch. `mount -o remount,ro`
 /// is refused while the mailer has files open.
 #[test]

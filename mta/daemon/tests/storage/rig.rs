@@ -216,6 +216,16 @@ impl Rig {
         twice
     }
 
+    /// The recipients that the log said may come twice when writes first failed: those with sending
+    /// processes, and those whose outcome was not synced.
+    pub fn may_come_twice(&self) -> usize {
+        let log = self.daemon.log();
+        let line = log.lines().find(|line| line.contains("writes fail: ")).expect("waited for");
+        let (_, said) = line.split_once("writes fail: ").expect("just found");
+        let said = said.split_once(';').map_or(said, |(numbers, _)| numbers);
+        said.split_whitespace().filter_map(|word| word.parse::<usize>().ok()).sum()
+    }
+
     /// Waits until nothing is in the queue, and until that is on the disk.
     pub fn wait_for_empty_queue(&self) {
         let deadline = Instant::now() + PATIENCE;
