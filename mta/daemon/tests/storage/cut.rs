@@ -3,7 +3,7 @@
 //!
 //! Must never repair anything that a boot would not repair.
 
-use crate::rig::{Rig, privileged};
+use crate::rig::{Rig, can_mount};
 use crate::support::load::Load;
 use crate::support::{Client, Script, Setup, Sink, token, until};
 use crate::volume::Volume;
@@ -34,7 +34,7 @@ fn cut_and_boot(rig: &Rig, volume: &Volume) {
 }
 
 fn cuts(kind: &'static str, megabytes: u64) {
-    if !privileged() {
+    if !can_mount(kind) {
         return;
     }
     let volume = Volume::image(kind, megabytes, &[], "");
@@ -66,7 +66,7 @@ fn s137_s138_what_got_250_survives_a_shutdown_of_xfs_under_load() {
 /// The disk is gone in the middle of load, and the next hop goes on taking everything. What the log
 /// said may come twice is printed beside what did.
 fn dies_under_load(kind: &'static str, megabytes: u64) {
-    if !privileged() {
+    if !can_mount(kind) {
         return;
     }
     let volume = Volume::image(kind, megabytes, &[], "");
@@ -107,7 +107,7 @@ fn r227_an_xfs_that_dies_under_load_duplicates_no_more_than_was_under_way() {
 /// is refused while the mailer has files open.
 #[test]
 fn s136_a_file_system_that_turns_read_only_under_load_is_451_and_loses_nothing() {
-    if !privileged() {
+    if !can_mount("ext4") {
         return;
     }
     let volume = Volume::image("ext4", 64, &[], "errors=remount-ro");
@@ -140,7 +140,7 @@ fn s136_a_file_system_that_turns_read_only_under_load_is_451_and_loses_nothing()
 /// The operator is answered when the deletion is durable, so it cannot be undone by a cut.
 #[test]
 fn x198_a_deletion_that_was_answered_stays_deleted_after_a_power_cut() {
-    if !privileged() {
+    if !can_mount("ext4") {
         return;
     }
     let volume = Volume::image("ext4", 64, &[], "");
@@ -198,7 +198,7 @@ pub fn notices(sink: &Sink) -> BTreeMap<String, usize> {
 /// tried again or its sender is told.
 #[test]
 fn x199_a_power_cut_while_mail_bounces_leaves_no_failure_without_its_notice() {
-    if !privileged() {
+    if !can_mount("ext4") {
         return;
     }
     let volume = Volume::image("ext4", 64, &[], "");
@@ -225,7 +225,7 @@ fn x199_a_power_cut_while_mail_bounces_leaves_no_failure_without_its_notice() {
 /// body needs no step of its own.
 #[test]
 fn x200_mail_that_is_recorded_as_delivered_does_not_come_back_and_leaves_its_space() {
-    if !privileged() {
+    if !can_mount("ext4") {
         return;
     }
     let volume = Volume::image("ext4", 40, &[], "");

@@ -3,7 +3,7 @@
 //! Must never be content with a reply alone: what was promised is compared after the fault, and what
 //! was refused must not have come.
 
-use crate::rig::{Rig, offer, privileged};
+use crate::rig::{Rig, can_trace, offer};
 use crate::support::{Client, token, until};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn files(trace: &str, having: &str) -> Vec<String> {
 
 #[test]
 fn s121_a_write_that_fails_is_451_and_its_segment_is_never_written_again() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     let mut rig = Rig::usual();
@@ -48,7 +48,7 @@ fn s121_a_write_that_fails_is_451_and_its_segment_is_never_written_again() {
 
 #[test]
 fn s122_a_sync_that_failed_once_is_451_never_tried_again_and_its_mail_does_not_come_back() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     let mut rig = Rig::usual();
@@ -74,7 +74,7 @@ fn s122_a_sync_that_failed_once_is_451_never_tried_again_and_its_mail_does_not_c
 #[test]
 fn s123_while_every_sync_fails_all_get_451_nothing_spins_and_old_mail_waits_and_is_delivered_once()
 {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     let mut rig = Rig::usual();
@@ -105,7 +105,7 @@ fn s123_while_every_sync_fails_all_get_451_nothing_spins_and_old_mail_waits_and_
 /// recorded comes again, once, and the log said how many may.
 #[test]
 fn s123_s125_deliveries_that_could_not_be_recorded_come_once_more_after_a_kill_and_none_is_lost() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     let mut rig = Rig::usual();
@@ -127,7 +127,7 @@ const SYNC_TAKES: Duration = Duration::from_secs(3);
 
 #[test]
 fn s124_nobody_gets_250_before_a_slow_sync_has_come_back() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     let mut rig = Rig::usual();
@@ -160,7 +160,7 @@ fn s124_nobody_gets_250_before_a_slow_sync_has_come_back() {
 
 #[test]
 fn s125_a_directory_sync_that_fails_costs_no_promise_and_at_most_a_few_451() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     let mut rig = Rig::usual();
@@ -177,7 +177,7 @@ fn s125_a_directory_sync_that_fails_costs_no_promise_and_at_most_a_few_451() {
 
 #[test]
 fn s125_outcomes_and_deletions_whose_sync_fails_are_written_elsewhere_and_survive_a_kill() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     let mut rig = Rig::usual();
@@ -193,7 +193,7 @@ fn s125_outcomes_and_deletions_whose_sync_fails_are_written_elsewhere_and_surviv
 
 #[test]
 fn s126_interrupted_calls_are_made_again_and_eagain_is_an_error_and_no_loop() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     let mut rig = Rig::usual();
@@ -218,7 +218,7 @@ fn s126_interrupted_calls_are_made_again_and_eagain_is_an_error_and_no_loop() {
 /// Large bodies are read piece by piece when they are sent, small ones once.
 #[test]
 fn s121_a_read_that_fails_defers_the_message_and_damages_nothing() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     let mut rig = Rig::usual();
