@@ -2,7 +2,7 @@
 //!
 //! Must never hold a byte of a peer that was not made harmless.
 
-use crate::Reply;
+use crate::{Enhanced, Reply};
 use serde::{Deserialize, Serialize};
 
 /// The end of one attempt for one recipient.
@@ -39,6 +39,15 @@ pub struct Report {
     pub peer: Box<str>,
     /// The reply is the peer's own; false: `reply` is our description of what went wrong.
     pub from_peer: bool,
+}
+
+impl Report {
+    /// A mailbox here has had the message before, as the message says itself. Anybody can write that into
+    /// a header, and anybody's address as the sender.
+    pub fn is_loop_here(&self) -> bool {
+        let looped = self.reply.enhanced == Some(Enhanced(5, 4, 6));
+        looped && self.stage == Stage::Mailbox && !self.from_peer
+    }
 }
 
 /// How far an attempt came.

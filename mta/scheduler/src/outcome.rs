@@ -5,7 +5,7 @@
 use crate::destination::{Health, Moment};
 use crate::job::To;
 use crate::message::{DELETED, NULL_SENDER, OVERDUE};
-use crate::output::{AttemptId, HeldBy, NoticeKind, Record, SilentBecause};
+use crate::output::{AttemptId, HeldBy, Notice, NoticeKind, Record, Silent, SilentBecause};
 use crate::scheduler::{Flight, Scheduler};
 use mail::{Change, Enhanced, NextHop, Now, Outcome, Reply, Report, Stage};
 use std::collections::BTreeMap;
@@ -53,21 +53,6 @@ impl Scheduler {
             self.hold_as(message, HeldBy::Losses);
         }
         self.refresh(self.jobs[job].destination);
-    }
-
-    /// Takes back an attempt that has not reached its process: it counts as never begun.
-    pub fn withdraw(&mut self, attempt: AttemptId, now: Now) {
-        self.clock.set(now);
-        let Some(flight) = self.land(attempt) else { return };
-        let held = self.messages[self.jobs[flight.job].message].held != 0;
-        self.shift(flight.job, if held { To::Held } else { To::Ready });
-        self.refresh(self.jobs[flight.job].destination);
-    }
-
-    /// Recipients of all attempts in flight.
-    pub fn recipients_in_flight(&self) -> usize {
-        let flights = self.flights.iter().filter(|(_, flight)| flight.attempt != 0);
-        flights.map(|(_, flight)| self.members_len(flight.job)).sum()
     }
 
     fn learn(&mut self, flight: &Flight, outcomes: &[(u32, Outcome)]) -> Health {
@@ -134,7 +119,7 @@ impl Scheduler {
         }
         for (kind, recipients) in [(NoticeKind::Delivered, ours), (NoticeKind::Relayed, theirs)] {
             if !recipients.is_empty() {
-                record.tell(kind, recipients);
+                record.notices.push(Notice { kind, recipients });
             }
         }
     }
@@ -150,21 +135,27 @@ impl Scheduler {
         if failed.is_empty() {
             return;
         }
-        record.fail(failed.iter().map(|(index, _)| *index));
+        let recipients = failed.iter().map(|(index, _)| *index).collect();
+        record.changes.push(Change::Failed { message: record.message, recipients });
         let flags = self.messages[message].flags;
-        let (mut told, mut silent) = (Vec::new(), Vec::new());
+        let (mut told, mut silent, mut loops) = (Vec::new(), Vec::new(), Vec::new());
         for (index, report) in failed {
             let wanted = self.recipient_mut(message, index).notify.failure();
             self.finish(message, index);
-            let to = if wanted && flags & (NULL_SENDER | DELETED) == 0 {
-                &mut told
-            } else {
+            let to = if !wanted || flags & (NULL_SENDER | DELETED) != 0 {
                 &mut silent
+            } else if report.is_loop_here() {
+                &mut loops
+            } else {
+                &mut told
             };
             to.push((index, report));
         }
         if !told.is_empty() {
-            record.tell(kind, told);
+            record.notices.push(Notice { kind, recipients: told });
+        }
+        if !loops.is_empty() {
+            record.silent.push(Silent { why: SilentBecause::Loop, recipients: loops });
         }
         if !silent.is_empty() {
             let why = match flags {
@@ -172,7 +163,7 @@ impl Scheduler {
                 flags if flags & NULL_SENDER != 0 => SilentBecause::NullSender,
                 _ => SilentBecause::NotifyHasNoFailure,
             };
-            record.keep_silent(why, silent);
+            record.silent.push(Silent { why, recipients: silent });
         }
     }
 

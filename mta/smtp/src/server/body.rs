@@ -81,13 +81,14 @@ impl Body {
             tail: self.chunk,
             bytes: self.bytes,
             hops: self.header.hops,
+            delivered_to: self.header.delivered_to(),
             eight_bit: self.eight_bit,
         }
     }
 
-    /// Room that its chunk takes.
+    /// Room that its chunk takes, and what is kept of its header section.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.chunk.capacity()
+        self.chunk.capacity() + self.header.memory_bytes()
     }
 
     /// It will not be accepted; its end is waited for all the same.

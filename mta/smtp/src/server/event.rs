@@ -2,6 +2,7 @@
 //!
 //! Must never carry more of a message than one chunk.
 
+use super::DeliveredTo;
 use mail::{BodyKind, Protocol, Recipient, Reply, Ret, ReversePath};
 
 /// Something the client did. *Asks* means: nothing more is read from the client until the
@@ -60,6 +61,8 @@ pub struct BodyEnd {
     pub bytes: u64,
     /// Received fields it came with.
     pub hops: u32,
+    /// To whom it has been delivered before.
+    pub delivered_to: DeliveredTo,
     /// It has octets above 127.
     pub eight_bit: bool,
 }

@@ -19,6 +19,7 @@ mod bdat;
 mod body;
 mod clock;
 mod data;
+mod delivered_to;
 mod event;
 mod header;
 mod hello;
@@ -33,6 +34,7 @@ mod telling;
 #[cfg(test)]
 mod tests;
 
+pub use delivered_to::DeliveredTo;
 pub use event::{BodyEnd, Event, Mail, Verdict};
 pub use session::Session;
 pub use settings::{Server, Settings};
