@@ -64,6 +64,29 @@ fn check_says_everything_that_is_wrong_and_ends_with_78() {
 }
 
 #[test]
+fn r213_check_and_start_name_the_line_where_the_postmaster_s_mail_goes_nowhere() {
+    let root = tempfile::tempdir().unwrap();
+    let state = root.path().join("s");
+    let settings = |postmaster: &str| {
+        format!("state = {state:?}\npostmaster = {postmaster:?}\n[local]\nusers = \"system\"\n")
+    };
+    for command in ["check", "run"] {
+        for postmaster in ["no-such-account", "root"] {
+            let (code, _, error) = posthaste(root.path(), &settings(postmaster), &[command]);
+            assert_eq!(code, 78, "{command} {postmaster}: {error}");
+            assert!(error.contains("posthaste.toml:2:14: postmaster: "), "{error}");
+            assert!(error.contains(&format!("`{postmaster}`")), "{error}");
+        }
+    }
+    assert!(!state.exists(), "nothing was begun");
+    let (code, _, error) = posthaste(root.path(), &settings("ann@elsewhere.example"), &["check"]);
+    assert_eq!(code, 0, "{error}");
+    let listen = "[[listen]]\naddress = \"unix:/nonexistent/x\"\ngroup = \"no such group\"\n";
+    let (code, _, error) = posthaste(root.path(), listen, &["check"]);
+    assert!(code == 78 && error.contains("no such group"), "{error}");
+}
+
+#[test]
 fn a_usage_error_ends_with_2_and_help_with_0() {
     let root = tempfile::tempdir().unwrap();
     assert_eq!(posthaste(root.path(), "", &["queue", "list", "--odler", "2h"]).0, 2);

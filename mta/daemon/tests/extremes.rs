@@ -45,7 +45,7 @@ fn at(knob: &Knob, end: End) -> Option<Set> {
             End::Smallest => format!("{low:?}"),
             End::Largest => format!("{high:?}"),
         },
-        Range::OneOf(_) | Range::Text(_) => return None,
+        Range::Flag | Range::OneOf(_) | Range::Text(_) => return None,
     };
     Some(Set { name: knob.name, value })
 }

@@ -30,7 +30,8 @@ impl Dnsmasq {
     /// Knows all of `test`, refuses the rest.
     fn start(records: &[String]) -> Option<Dnsmasq> {
         let tool = "/usr/sbin/dnsmasq";
-        if !needs::met(&[needs::Need::Program(tool)]) {
+        if !std::path::Path::new(tool).exists() {
+            eprintln!("{tool} is not installed: nothing was shown");
             return None;
         }
         let port = free_port();

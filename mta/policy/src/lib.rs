@@ -5,14 +5,20 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod account;
 pub mod limits;
 pub mod mailbox;
 pub mod ownership;
+pub mod repeats;
 pub mod route;
 pub mod verdict;
 
+pub use account::{Account, Home, Needs, Standing};
 pub use limits::{ConnectionLimits, Connections};
-pub use mailbox::{NAME_BYTES_MAX, UnsafeMailbox, mailbox_name};
+pub use mailbox::{
+    Accounts, Mailboxes, NAME_BYTES_MAX, Names, NoMailbox, UnsafeMailbox, mailbox_name,
+};
 pub use ownership::{NotTheirs, Ownership};
+pub use repeats::Repeats;
 pub use route::{Pattern, Route, Routes};
-pub use verdict::{Accounts, Policy, Verdict};
+pub use verdict::{Client, Policy, Postmaster, Verdict};

@@ -1,7 +1,10 @@
 //! The name of the mailbox that an address of ours means, safe as one component of a path.
 //!
 //! Must never return a name with a `/`, a NUL or another control character, an empty one, or one
-//! with a leading dot.
+//! with a leading dot; nor one with a leading `-` where a program gets it as an argument.
+
+use crate::Standing;
+use std::collections::HashMap;
 
 /// The local part names no mailbox here; becomes 550 5.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,10 +14,66 @@ pub struct UnsafeMailbox;
 /// The longest name: with a suffix it still fits into a file name of 255 bytes.
 pub const NAME_BYTES_MAX: usize = 200;
 
+/// What names mean besides a mailbox where mail is delivered, and so cannot be one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Mailboxes are files, each locked by a file beside it: `joe.lock` is the lock of `joe`.
+    pub dotlocks: bool,
+    /// A program gets the name as an argument: `-joe` would be an option of the program.
+    pub arguments: bool,
+}
+
+/// Which mailboxes exist in our domains: asked at RCPT, and again where mail is delivered.
+#[derive(Clone, Debug)]
+pub struct Mailboxes {
+    /// What their names cannot be.
+    pub names: Names,
+    /// Whose there are.
+    pub accounts: Accounts,
+}
+
+/// Which mailboxes exist in our domains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accounts {
+    /// Every safe one.
+    Any,
+    /// These, as `mailbox_name` writes them.
+    Listed(HashMap<Box<str>, Standing>),
+}
+
+/// Why a local part leads to no mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoMailbox {
+    /// There is none: 550 5.1.1.
+    Unknown,
+    /// It cannot take mail now: 450 4.2.1.
+    NotNow,
+}
+
+impl Mailboxes {
+    /// The name of the mailbox that a local part would have, whether or not there is one.
+    pub fn name(&self, local: &str) -> Option<String> {
+        mailbox_name(local, self.names).ok()
+    }
+
+    /// The name of the mailbox of a local part.
+    pub fn find(&self, local: &str) -> Result<String, NoMailbox> {
+        let name = mailbox_name(local, self.names).map_err(|UnsafeMailbox| NoMailbox::Unknown)?;
+        let standing = match &self.accounts {
+            Accounts::Any => Some(Standing::Gets),
+            Accounts::Listed(accounts) => accounts.get(name.as_str()).copied(),
+        };
+        match standing {
+            Some(Standing::Gets) => Ok(name),
+            Some(Standing::NotNow) => Err(NoMailbox::NotNow),
+            Some(Standing::Never) | None => Err(NoMailbox::Unknown),
+        }
+    }
+}
+
 /// The mailbox of a local part: without quotes and backslashes (RFC 5321 4.1.2), in lower case,
-/// since nobody means two people by `Joe` and `joe`. With `dotlocks` the mailboxes are files that
-/// are locked by a `joe.lock` beside `joe`: then `joe.lock` is no mailbox.
-pub fn mailbox_name(local: &str, dotlocks: bool) -> Result<String, UnsafeMailbox> {
+/// since nobody means two people by `Joe` and `joe`.
+pub fn mailbox_name(local: &str, names: Names) -> Result<String, UnsafeMailbox> {
     let mut name = unquoted(local);
     name.make_ascii_lowercase();
     let unsafe_char = |c: char| c == '/' || c.is_control();
@@ -22,7 +81,8 @@ pub fn mailbox_name(local: &str, dotlocks: bool) -> Result<String, UnsafeMailbox
         || name.len() > NAME_BYTES_MAX
         || name.starts_with('.')
         || name.contains(unsafe_char)
-        || (dotlocks && name.ends_with(".lock"));
+        || (names.dotlocks && name.ends_with(".lock"))
+        || (names.arguments && name.starts_with('-'));
     if refused { Err(UnsafeMailbox) } else { Ok(name) }
 }
 
@@ -44,23 +104,36 @@ mod tests {
     use super::*;
     use mail::Address;
 
+    const PLAIN: Names = Names { dotlocks: false, arguments: false };
+    const LOCKED: Names = Names { dotlocks: true, arguments: false };
+
+    #[test]
+    fn r217_a_name_that_a_program_would_take_for_an_option_is_refused_where_programs_get_names() {
+        let arguments = Names { arguments: true, ..PLAIN };
+        for local in ["-x", "--config=x", "\"-x\"", "\"\\-x\"", "-"] {
+            assert_eq!(mailbox_name(local, arguments), Err(UnsafeMailbox), "{local}");
+            assert!(mailbox_name(local, PLAIN).is_ok(), "{local}");
+        }
+        assert_eq!(mailbox_name("a-b-", arguments).as_deref(), Ok("a-b-"));
+    }
+
     #[test]
     fn names_that_could_lead_elsewhere_are_no_mailboxes_whatever_grammar_let_them_through() {
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         for local in
             ["", ".", "..", ".hidden", "a/b", "../x", "a\0b", "a\nb", "\"\"", "\"../x\"", &long]
         {
-            assert_eq!(mailbox_name(local, false), Err(UnsafeMailbox), "{local:?}");
+            assert_eq!(mailbox_name(local, PLAIN), Err(UnsafeMailbox), "{local:?}");
         }
     }
 
     #[test]
     fn a_name_that_is_another_mailboxs_lock_is_refused_only_where_there_are_such_locks() {
         for local in ["bob.lock", "\"bob.LOCK\"", "\"bob.\\lock\""] {
-            assert_eq!(mailbox_name(local, true), Err(UnsafeMailbox), "{local}");
-            assert_eq!(mailbox_name(local, false).as_deref(), Ok("bob.lock"), "{local}");
+            assert_eq!(mailbox_name(local, LOCKED), Err(UnsafeMailbox), "{local}");
+            assert_eq!(mailbox_name(local, PLAIN).as_deref(), Ok("bob.lock"), "{local}");
         }
-        assert!(mailbox_name("lock", true).is_ok());
+        assert!(mailbox_name("lock", LOCKED).is_ok());
     }
 
     #[test]
@@ -87,7 +160,7 @@ mod tests {
                 assert_eq!(expected, None, "{text}");
                 continue;
             };
-            assert_eq!(mailbox_name(address.local(), true).ok().as_deref(), expected, "{text}");
+            assert_eq!(mailbox_name(address.local(), LOCKED).ok().as_deref(), expected, "{text}");
         }
     }
 }

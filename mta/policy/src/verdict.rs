@@ -2,10 +2,10 @@
 //!
 //! Must never let a stranger send through us to anybody else, whatever the address looks like.
 
-use crate::{Routes, mailbox_name};
+use crate::{Mailboxes, Names, NoMailbox, Routes, mailbox_name};
 use ipnet::IpNet;
-use mail::{Address, Enhanced, NextHop, Reply};
-use std::collections::HashSet;
+use mail::{Address, Domain, Enhanced, NextHop, Recipient, Reply};
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// What a client is told.
@@ -19,14 +19,38 @@ pub enum Verdict {
     Reject(Reply),
 }
 
-/// Which mailboxes exist in our domains.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Accounts {
-    /// Every safe one.
-    Any,
-    /// These, as `mailbox_name` writes them.
-    Listed(HashSet<Box<str>>),
+/// A client as far as it counts here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// `None`: it came over a Unix socket.
+    pub address: Option<IpAddr>,
+    /// The settings of its listener say that it may send to anywhere.
+    pub trusted: bool,
 }
+
+impl From<IpAddr> for Client {
+    fn from(address: IpAddr) -> Client {
+        Client { address: Some(address), trusted: false }
+    }
+}
+
+/// Where mail for the postmaster goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Postmaster {
+    /// To the mailbox of this local part, in the domain that was addressed.
+    Mailbox(Box<str>),
+    /// To this address.
+    Address(Address),
+}
+
+impl Default for Postmaster {
+    fn default() -> Postmaster {
+        Postmaster::Mailbox(POSTMASTER.into())
+    }
+}
+
+/// The local part that exists everywhere (RFC 5321 4.5.1).
+const POSTMASTER: &str = "postmaster";
 
 /// What the settings say about who may send what.
 #[derive(Clone, Debug)]
@@ -34,25 +58,30 @@ pub struct Policy {
     /// Who may send to anywhere (`relay.from`).
     pub relay_from: Vec<IpNet>,
     /// Our mailboxes.
-    pub accounts: Accounts,
-    /// Mailboxes are locked by a file `NAME.lock` beside them ([`mailbox_name`]).
-    pub dotlocks: bool,
+    pub mailboxes: Mailboxes,
+    /// Who reads what is sent to the postmaster.
+    pub postmaster: Postmaster,
     /// Our domains, and where everything goes.
     pub routes: Routes,
 }
 
 impl Policy {
     /// Whether this client may send to anywhere and is free of the limits for each address. A
-    /// client without an address came over a Unix socket, whose permissions have judged it.
-    pub fn is_trusted(&self, client: Option<IpAddr>) -> bool {
-        let Some(client) = client.map(|address| address.to_canonical()) else { return true };
-        self.relay_from.iter().any(|network| network.contains(&client))
+    /// client of a Unix socket is a stranger, unless its listener trusts it.
+    pub fn is_trusted(&self, client: impl Into<Client>) -> bool {
+        let Client { address, trusted } = client.into();
+        let address = address.map(|address| address.to_canonical());
+        let within = |address| self.relay_from.iter().any(|network| network.contains(&address));
+        trusted || address.is_some_and(within)
     }
 
-    /// The verdict on RCPT TO.
-    pub fn recipient(&self, client: Option<IpAddr>, address: &Address) -> Verdict {
-        if self.is_ours(address) {
-            return self.mailbox(address);
+    /// The verdict on RCPT TO: the answer that delivery will give.
+    pub fn recipient(&self, client: impl Into<Client>, address: &Address) -> Verdict {
+        if self.is_our_postmaster(address) {
+            return self.postmaster();
+        }
+        if self.routes.is_own(address.domain()) {
+            return self.mailbox(address.local());
         }
         // A route says where mail goes, not who may send it: routes open nothing.
         if !self.is_trusted(client) {
@@ -65,29 +94,79 @@ impl Policy {
         }
     }
 
-    /// Whether mail to this address ends here. Of the machine's own name only the postmaster
-    /// does, unless the settings list it among our domains (RFC 5321 4.5.1).
-    fn is_ours(&self, address: &Address) -> bool {
-        self.routes.is_own(address.domain())
-            || (self.routes.is_hostname(address.domain()) && is_postmaster(address))
-    }
-
-    fn mailbox(&self, address: &Address) -> Verdict {
-        // RFC 5321 4.5.1: the postmaster always exists.
-        if is_postmaster(address) {
-            return Verdict::Accept;
+    /// The verdict on the postmaster, who exists in all our domains and for the machine's own name
+    /// (RFC 5321 4.5.1): whether the mailbox or address of the settings takes mail.
+    pub fn postmaster(&self) -> Verdict {
+        match &self.postmaster {
+            Postmaster::Mailbox(local) => self.mailbox(local),
+            Postmaster::Address(address) if self.ends_here(address.domain()) => {
+                self.mailbox(address.local())
+            }
+            Postmaster::Address(address) => match self.routes.next_hop(address.domain()) {
+                NextHop::Error(text) => reject(550, Enhanced(5, 1, 2), text),
+                _ => Verdict::Accept,
+            },
         }
-        let known =
-            mailbox_name(address.local(), self.dotlocks).is_ok_and(|name| match &self.accounts {
-                Accounts::Any => true,
-                Accounts::Listed(names) => names.contains(name.as_str()),
-            });
-        if known { Verdict::Accept } else { reject(550, Enhanced(5, 1, 1), "no such mailbox here") }
     }
-}
 
-fn is_postmaster(address: &Address) -> bool {
-    mailbox_name(address.local(), false).is_ok_and(|name| name == "postmaster")
+    /// The recipient as its mail is delivered: another one for the postmaster, if the settings name
+    /// somebody. Reports still name the recipient that was addressed (RFC 3461 5.2.2).
+    pub fn as_delivered(&self, recipient: Recipient) -> Recipient {
+        let Some(address) = self.stands_for(&recipient.address) else { return recipient };
+        let domain = recipient.address.domain_text();
+        let addressed =
+            || domain.is_ascii().then(|| format!("rfc822;{POSTMASTER}@{domain}").into());
+        Recipient { address, orcpt: recipient.orcpt.or_else(addressed), ..recipient }
+    }
+
+    /// Where mail for the postmaster goes, if `address` is ours and not the mailbox of that name.
+    fn stands_for(&self, address: &Address) -> Option<Address> {
+        if !self.is_our_postmaster(address) {
+            return None;
+        }
+        match &self.postmaster {
+            Postmaster::Mailbox(local) if &**local == POSTMASTER => None,
+            Postmaster::Mailbox(local) => {
+                Address::parse(&format!("{local}@{}", address.domain_text()), true).ok()
+            }
+            Postmaster::Address(address) => Some(address.clone()),
+        }
+    }
+
+    /// Whether one of these recipients has had the message, as it says itself (`names`): only recipients
+    /// whose mail process local delivers count, since it writes `Delivered-To`. Refused at the end of data, as
+    /// delivery would fail: a failure after the `250` would send the message to a sender who may be forged.
+    pub fn is_loop(&self, recipients: &[Recipient], names: impl Fn(&str) -> bool) -> bool {
+        let had = |recipient: &Recipient| names(recipient.address.as_str());
+        let here = |recipient: &Recipient| {
+            self.routes.next_hop(recipient.address.domain()) == NextHop::Local
+        };
+        recipients.iter().any(|recipient| had(recipient) && here(recipient))
+    }
+
+    /// Whether mail for this domain is delivered here, if anybody in it gets mail.
+    pub fn ends_here(&self, domain: &Domain) -> bool {
+        self.routes.is_own(domain) || self.routes.is_hostname(domain)
+    }
+
+    /// Of the machine's own name only the postmaster is ours, unless the settings list it among our
+    /// domains.
+    fn is_our_postmaster(&self, address: &Address) -> bool {
+        let postmaster = |name: String| name == POSTMASTER;
+        self.ends_here(address.domain())
+            && mailbox_name(address.local(), Names::default()).is_ok_and(postmaster)
+    }
+
+    fn mailbox(&self, local: &str) -> Verdict {
+        match self.mailboxes.find(local) {
+            Ok(_) => Verdict::Accept,
+            Err(NoMailbox::Unknown) => reject(550, Enhanced(5, 1, 1), "no such mailbox here"),
+            Err(NoMailbox::NotNow) => {
+                let text = "this mailbox cannot take mail now";
+                Verdict::Defer(Reply::new(450, Enhanced(4, 2, 1), text))
+            }
+        }
+    }
 }
 
 fn reject(code: u16, enhanced: Enhanced, text: impl Into<Box<str>>) -> Verdict {
@@ -95,22 +174,22 @@ fn reject(code: u16, enhanced: Enhanced, text: impl Into<Box<str>>) -> Verdict {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::{Pattern, Route};
-    use mail::{Domain, Host};
+    use crate::{Accounts, Pattern, Route, Standing};
+    use mail::{Host, Notify};
 
     fn domain(text: &str) -> Domain {
         Domain::parse(text).unwrap()
     }
 
-    fn policy(accounts: Accounts) -> Policy {
+    pub(crate) fn policy(accounts: Accounts) -> Policy {
         let route = |name: &str, to| Route { pattern: Pattern::Exact(domain(name)), to };
         let sink = NextHop::Smtp(Host::Address("127.0.0.1".parse().unwrap()), 2600);
         Policy {
             relay_from: vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
-            accounts,
-            dotlocks: false,
+            mailboxes: Mailboxes { names: Names::default(), accounts },
+            postmaster: Postmaster::default(),
             routes: Routes::new(
                 [domain("local.test")].into(),
                 NextHop::Local,
@@ -134,7 +213,8 @@ mod tests {
             assert_ne!(expected, 0, "{address} does not parse");
             return;
         };
-        let code = match policy.recipient(Some(client.parse().unwrap()), &parsed) {
+        let client: IpAddr = client.parse().unwrap();
+        let code = match policy.recipient(client, &parsed) {
             Verdict::Accept => 0,
             Verdict::Defer(reply) | Verdict::Reject(reply) => reply.code,
         };
@@ -178,12 +258,134 @@ mod tests {
         check(&policy, "2001:db8::5", "joe@sink.test", 0);
         check(&policy, "::ffff:10.1.2.3", "joe@sink.test", 0);
         check(&policy, "::ffff:203.0.113.9", "joe@sink.test", 554);
-        assert!(policy.is_trusted(None));
+    }
+
+    #[test]
+    fn r221_a_client_of_a_unix_socket_is_a_stranger_unless_its_listener_trusts_it() {
+        let policy = policy(Accounts::Any);
+        let address = Address::parse("joe@elsewhere.example", false).unwrap();
+        for (trusted, accepted) in [(false, false), (true, true)] {
+            let client = Client { address: None, trusted };
+            assert_eq!(policy.is_trusted(client), accepted);
+            assert_eq!(policy.recipient(client, &address) == Verdict::Accept, accepted);
+            let ours = Address::parse("joe@local.test", false).unwrap();
+            assert_eq!(policy.recipient(client, &ours), Verdict::Accept);
+        }
+    }
+
+    fn listed(accounts: &[(&str, Standing)]) -> Accounts {
+        let account = |&(name, standing): &(&str, Standing)| (name.into(), standing);
+        Accounts::Listed(accounts.iter().map(account).collect())
+    }
+
+    #[test]
+    fn r213_mail_for_the_postmaster_goes_where_the_settings_say_if_that_takes_mail() {
+        let accounts = listed(&[
+            ("joe", Standing::Gets),
+            ("away", Standing::NotNow),
+            ("root", Standing::Never),
+        ]);
+        let all =
+            ["postmaster@local.test", "PostMaster@[192.0.2.25]", "\"postmaster\"@mx.example.org"];
+        let address = |text: &str| Address::parse(text, false).unwrap();
+        let named = |name: &str| Postmaster::Mailbox(name.into());
+        let to = |text: &str| Postmaster::Address(address(text));
+        for (postmaster, code) in [
+            (Postmaster::default(), 550),
+            (named("nobody"), 550),
+            (named("root"), 550),
+            (named("away"), 450),
+            (named("joe"), 0),
+            (named("\"JOE\""), 0),
+            (to("joe@local.test"), 0),
+            (to("ann@local.test"), 550),
+            (to("joe@mx.example.org"), 0),
+            (to("ann@elsewhere.example"), 0),
+            (to("ann@gone.test"), 550),
+        ] {
+            let policy = Policy { postmaster, ..policy(accounts.clone()) };
+            for text in all {
+                check(&policy, STRANGER, text, code);
+            }
+        }
+        let goes = |postmaster, text: &str| {
+            let policy = Policy { postmaster, ..policy(accounts.clone()) };
+            policy.stands_for(&address(text)).map(|address| address.to_string())
+        };
+        for text in all {
+            assert_eq!(goes(Postmaster::default(), text), None);
+            let (_, domain) = text.rsplit_once('@').unwrap();
+            assert_eq!(goes(named("joe"), text), Some(format!("joe@{domain}")));
+            assert_eq!(goes(to("ann@a.example"), text), Some("ann@a.example".into()));
+        }
+        for text in ["postmaster@elsewhere.example", "joe@local.test"] {
+            assert_eq!(goes(to("ann@a.example"), text), None);
+        }
+        let policy = Policy { postmaster: named("joe"), ..policy(accounts) };
+        for (orcpt, expected) in
+            [(None, "rfc822;postmaster@local.test"), (Some("rfc822;a@b.test"), "rfc822;a@b.test")]
+        {
+            let address = address("PostMaster@local.test");
+            let orcpt = orcpt.map(Box::from);
+            let found = policy.as_delivered(Recipient { address, notify: Notify::NEVER, orcpt });
+            assert_eq!(found.address.as_str(), "joe@local.test");
+            assert_eq!((found.orcpt.as_deref(), found.notify), (Some(expected), Notify::NEVER));
+        }
+    }
+
+    #[test]
+    fn r213_rcpt_says_of_each_account_what_delivery_will_do() {
+        let accounts = listed(&[
+            ("joe", Standing::Gets),
+            ("away", Standing::NotNow),
+            ("root", Standing::Never),
+        ]);
+        let policy = policy(accounts);
+        for (text, code) in [("joe", 0), ("away", 450), ("root", 550), ("nobody", 550)] {
+            check(&policy, STRANGER, &format!("{text}@local.test"), code);
+            check(&policy, FRIEND, &format!("{text}@local.test"), code);
+        }
+    }
+
+    #[test]
+    fn r216_a_message_that_says_it_was_delivered_to_a_recipient_here_is_a_loop() {
+        let policy = policy(Accounts::Any);
+        let recipients = |texts: &[&str]| -> Vec<Recipient> {
+            let recipient = |text: &&str| Recipient {
+                address: Address::parse(text, false).unwrap(),
+                notify: Notify::DEFAULT,
+                orcpt: None,
+            };
+            texts.iter().map(recipient).collect()
+        };
+        let names = |text: &str| ["joe@local.test", "joe@elsewhere.example"].contains(&text);
+        for (texts, expected) in [
+            (&["joe@local.test"][..], true),
+            (&["ann@local.test", "joe@local.test"], true),
+            (&["ann@local.test"], false),
+            (&["joe@elsewhere.example", "ann@local.test"], false),
+        ] {
+            assert_eq!(policy.is_loop(&recipients(texts), names), expected, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn r217_an_option_is_no_recipient_where_programs_get_names() {
+        let any = policy(Accounts::Any);
+        check(&any, STRANGER, "-oQ@local.test", 0);
+        let names = Names { arguments: true, ..Names::default() };
+        let mailboxes = Mailboxes { names, ..any.mailboxes.clone() };
+        let piped = Policy { mailboxes, ..any };
+        for text in ["--config=x@local.test", "-oQ`id`@local.test", "\"-x\"@local.test"] {
+            check(&piped, STRANGER, text, 550);
+            check(&piped, FRIEND, text, 550);
+        }
+        check(&piped, STRANGER, "x-y@local.test", 0);
     }
 
     #[test]
     fn p052_percent_hacks_bang_paths_and_quoted_ats_never_relay() {
-        let listed = policy(Accounts::Listed(["joe".into()].into()));
+        let listed = policy(listed(&[("joe", Standing::Gets)]));
         for address in [
             "joe%elsewhere.example@local.test",
             "elsewhere.example!joe@local.test",
@@ -208,7 +410,8 @@ mod tests {
     fn what_the_mailboxes_will_not_take_is_refused_before_it_is_promised() {
         let plain = policy(Accounts::Any);
         check(&plain, STRANGER, "bob.lock@local.test", 0);
-        let locked = Policy { dotlocks: true, ..plain };
+        let names = Names { dotlocks: true, ..Names::default() };
+        let locked = Policy { mailboxes: Mailboxes { names, ..plain.mailboxes.clone() }, ..plain };
         check(&locked, STRANGER, "bob.lock@local.test", 550);
         check(&locked, FRIEND, "\"bob.lock\"@[192.0.2.25]", 550);
         check(&locked, STRANGER, "bob@local.test", 0);
@@ -216,7 +419,8 @@ mod tests {
 
     #[test]
     fn unsafe_and_unknown_mailboxes_are_refused_and_the_postmaster_exists() {
-        let listed = policy(Accounts::Listed(["joe".into()].into()));
+        let two = listed(&[("joe", Standing::Gets), ("postmaster", Standing::Gets)]);
+        let listed = policy(two);
         for (address, expected) in [
             ("joe@local.test", 0),
             ("JOE@local.test", 0),
@@ -231,7 +435,8 @@ mod tests {
         for address in ["\"../x\"@local.test", "a/b@local.test", "\".x\"@local.test"] {
             check(&any, STRANGER, address, 550);
         }
-        let reply = match any.recipient(None, &Address::parse("a/b@local.test", false).unwrap()) {
+        let client: IpAddr = STRANGER.parse().unwrap();
+        let reply = match any.recipient(client, &Address::parse("a/b@local.test", false).unwrap()) {
             Verdict::Reject(reply) => reply.to_string(),
             other => panic!("{other:?}"),
         };

@@ -9,7 +9,7 @@ use crate::meter::{Meter, Part, outside};
 use bytes::BytesMut;
 use link::receive::{ReceiverEnd, ReceiverEvent};
 use mail::{Durable, Envelope, Now, Origin, Recipient};
-use policy::{Accounts, Policy};
+use policy::{Accounts, Mailboxes, Names, Policy, Postmaster, Repeats};
 use smtp::server::{self, BodyEnd, Event, Mail, Server, Session, Verdict};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,6 +41,7 @@ struct Transaction {
     number: u64,
     mail: Mail,
     recipients: Vec<Recipient>,
+    repeats: Repeats,
     handed_over: bool,
 }
 
@@ -52,8 +53,8 @@ impl Receive {
             server: Server::new(server::Settings::new(domain("mx.example.org"))),
             policy: Policy {
                 relay_from: vec!["198.51.100.0/24".parse().expect("a network")],
-                accounts: Accounts::Any,
-                dotlocks: false,
+                mailboxes: Mailboxes { names: Names::default(), accounts: Accounts::Any },
+                postmaster: Postmaster::default(),
                 routes: routes(),
             },
             next_number: 1,
@@ -116,14 +117,21 @@ impl Receive {
                 let number = self.next_number;
                 self.next_number += 1;
                 let recipients = Vec::new();
-                let transaction = Transaction { number, mail, recipients, handed_over: false };
+                let repeats = Repeats::default();
+                let transaction =
+                    Transaction { number, mail, recipients, repeats, handed_over: false };
                 guest.transaction = Some(transaction);
                 guest.session.answer(Verdict::Accept, now);
             }
             Event::Rcpt(recipient) => {
                 let verdict = self.judge(&recipient);
                 if let Some(transaction) = &mut guest.transaction {
-                    transaction.recipients.push(recipient);
+                    let recipient = self.policy.as_delivered(recipient);
+                    let (before, address) = (&transaction.recipients, &recipient.address);
+                    let place = |at: usize| &before[at].address;
+                    if !transaction.repeats.had(&self.policy, address, before.len(), place) {
+                        transaction.recipients.push(recipient);
+                    }
                 }
                 guest.session.answer(verdict, now);
             }
@@ -142,7 +150,7 @@ impl Receive {
     }
 
     fn judge(&self, recipient: &Recipient) -> Verdict {
-        match self.policy.recipient(Some(CLIENT), &recipient.address) {
+        match self.policy.recipient(CLIENT, &recipient.address) {
             policy::Verdict::Accept => Verdict::Accept,
             refused => panic!("this client may send there: {refused:?}"),
         }

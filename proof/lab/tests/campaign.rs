@@ -76,7 +76,8 @@ fn runs(place: &Path) -> Vec<Value> {
 
 #[test]
 fn a_subject_of_ones_own_is_measured_beside_no_mailer_and_a_campaign_goes_on_where_it_stopped() {
-    if !needs::met(&[needs::Need::Root("namespaces"), needs::Need::Room]) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: a campaign makes namespaces and needs root");
         return;
     }
     let place = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -130,7 +131,8 @@ fn a_scenario_is_printed_to_be_copied() {
 
 #[test]
 fn a_sync_can_take_longer_and_is_counted_for_each_message() {
-    if !needs::met(&[needs::Need::Root("namespaces"), needs::Need::Room]) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: a campaign makes namespaces and needs root");
         return;
     }
     let place = tempfile::tempdir_in("/var/tmp").unwrap();

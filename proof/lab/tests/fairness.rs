@@ -36,7 +36,8 @@ beside = ["nothing", "other"]
 
 #[test]
 fn a_load_is_measured_beside_other_mail_and_too_few_runs_say_nothing() {
-    if !needs::met(&[needs::Need::Root("namespaces"), needs::Need::Room]) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: a campaign makes namespaces and needs root");
         return;
     }
     let place = tempfile::tempdir_in("/var/tmp").unwrap();

@@ -28,7 +28,8 @@ overload = ["senders-3", "sink-30", "idle-20", "slow-20"]
 
 #[test]
 fn each_burden_is_put_on_and_taken_off_and_all_that_was_promised_comes() {
-    if !needs::met(&[needs::Need::Root("namespaces"), needs::Need::Room]) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: a campaign makes namespaces and needs root");
         return;
     }
     let place = tempfile::tempdir_in("/var/tmp").unwrap();

@@ -9,6 +9,7 @@ use crate::stage::{Event, World};
 use bytes::BytesMut;
 use link::receive::{ReceiverEnd, ReceiverEvent, Refusal};
 use mail::{Enhanced, Envelope, Instant, Origin, Recipient, Reply};
+use policy::{Policy, Repeats};
 use smtp::server::{self, BodyEnd, Mail, Server, Session, Verdict};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -38,6 +39,18 @@ struct Transaction {
     staged: bool,
     mail: Mail,
     recipients: Vec<Recipient>,
+    repeats: Repeats,
+}
+
+impl Transaction {
+    /// One copy for each mailbox, as the real process has it.
+    fn take(&mut self, policy: &Policy, recipient: Recipient) {
+        let recipient = policy.as_delivered(recipient);
+        let (before, address) = (&self.recipients, &recipient.address);
+        if !self.repeats.had(policy, address, before.len(), |at| &before[at].address) {
+            self.recipients.push(recipient);
+        }
+    }
 }
 
 struct Guest {
@@ -327,18 +340,19 @@ impl Receive {
             server::Event::Mail(mail) => {
                 let number = self.next_number;
                 self.next_number += 1;
-                let recipients = Vec::new();
-                guest.transaction = Some(Transaction { number, staged: false, mail, recipients });
+                let (recipients, repeats) = (Vec::new(), Repeats::default());
+                let transaction = Transaction { number, staged: false, mail, recipients, repeats };
+                guest.transaction = Some(transaction);
                 guest.session.answer(Verdict::Accept, now);
             }
             server::Event::Rcpt(recipient) => {
-                let verdict = match world.policy.recipient(Some(client()), &recipient.address) {
+                let verdict = match world.policy.recipient(client(), &recipient.address) {
                     policy::Verdict::Accept => Verdict::Accept,
                     policy::Verdict::Defer(reply) => Verdict::Defer(reply),
                     policy::Verdict::Reject(reply) => Verdict::Reject(reply),
                 };
                 if let (Verdict::Accept, Some(transaction)) = (&verdict, &mut guest.transaction) {
-                    transaction.recipients.push(recipient);
+                    transaction.take(&world.policy, recipient);
                 }
                 guest.session.answer(verdict, now);
             }

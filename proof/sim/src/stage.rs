@@ -10,7 +10,7 @@ use crate::sink::SENDERS;
 use delivery::Question;
 use delivery::route::Target;
 use mail::{Address, Domain, Host, Instant, NextHop, Now};
-use policy::{Accounts, Pattern, Policy, Route, Routes};
+use policy::{Accounts, Mailboxes, Names, Pattern, Policy, Postmaster, Route, Routes};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr};
@@ -130,8 +130,8 @@ impl World {
             ledger: Ledger::new(&plan),
             policy: Policy {
                 relay_from: vec!["10.0.0.0/8".parse().expect("a network")],
-                accounts: Accounts::Any,
-                dotlocks: false,
+                mailboxes: Mailboxes { names: Names::default(), accounts: Accounts::Any },
+                postmaster: Postmaster::default(),
                 routes: routes.clone(),
             },
             routes,

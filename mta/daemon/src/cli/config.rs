@@ -4,7 +4,7 @@
 
 use super::print::{Failure, say};
 use super::{EX_CONFIG, EX_OK};
-use crate::settings::{self, Settings};
+use crate::settings::{self, Settings, Surroundings};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -64,6 +64,14 @@ pub(super) fn load(config: &Config) -> Result<Settings, Failure> {
 /// `posthaste check`.
 pub(super) fn check(config: &Config) -> Result<u8, Failure> {
     let settings = load(config)?;
+    // Who will start the mailer is not known: root can deliver as everybody.
+    if let Some(problem) = settings.postmaster_problem(&Surroundings::of(&settings, None)) {
+        return Err(Failure::new(EX_CONFIG, settings::render(&[problem]).trim_end()));
+    }
+    for listen in &settings.listen {
+        crate::process::master::check_socket(listen)
+            .map_err(|error| Failure::new(EX_CONFIG, format!("{}: {error}", config.shown())))?;
+    }
     say(&format!("{}: good\nstate is in {}\n", config.shown(), settings.state.display()));
     Ok(EX_OK)
 }

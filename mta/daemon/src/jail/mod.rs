@@ -15,7 +15,7 @@ mod user;
 
 pub use calls::DENIED_EXIT_CODE;
 pub use doc::markdown;
-pub use user::{IDS_FIRST, User, ignore, privilege, user_of};
+pub use user::{IDS_FIRST, User, group, ignore, privilege, user_of};
 
 use std::fmt;
 use std::os::fd::OwnedFd;

@@ -60,6 +60,22 @@ pub fn account(name: &str) -> Option<(u32, u32)> {
     }
 }
 
+/// The id of a group of the system, through getgrnam_r(3).
+pub fn group(name: &str) -> Option<u32> {
+    let name = std::ffi::CString::new(name).ok()?;
+    // A group may have many members, which are told along.
+    let mut buffer = vec![0; 1 << 20];
+    // SAFETY: group is plain data for which zero is valid; all pointers live through the call and the
+    // length is the buffer's.
+    unsafe {
+        let mut entry: libc::group = std::mem::zeroed();
+        let mut found = std::ptr::null_mut();
+        let (text, length) = (buffer.as_mut_ptr(), buffer.len());
+        libc::getgrnam_r(name.as_ptr(), &mut entry, text, length, &mut found);
+        (!found.is_null()).then_some(entry.gr_gid)
+    }
+}
+
 /// Whether a libc call said that it failed.
 fn check(step: &'static str, result: libc::c_int) -> Result<(), JailError> {
     if result == 0 { Ok(()) } else { Err(JailError::last(step)) }

@@ -19,7 +19,7 @@ pub mod text;
 pub use fault::Fault;
 pub use maildir::SLICE_FILES_MAX;
 pub use message::{Intake, MEMORY_BYTES_MAX, Message, nameless};
-pub use place::{Base, user_name};
+pub use place::Base;
 
 use mail::{Address, Outcome, Wall, trace};
 use policy::NotTheirs;

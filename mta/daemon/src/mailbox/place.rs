@@ -1,7 +1,7 @@
 //! Where a mailbox is: names that are safe as file names, and directories below a base that is never
 //! left. Must never follow a symbolic link below the base, nor `..` out of it.
 
-use super::{Fault, Format};
+use super::Fault;
 use policy::Ownership;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -105,13 +105,6 @@ pub(super) fn beneath(from: BorrowedFd<'_>, relative: &str) -> io::Result<File> 
     Ok(rustix::fs::openat2(from, relative, DIRECTORY, Mode::empty(), BENEATH)?.into())
 }
 
-/// The user's name in a mailbox path, by the rule that policy has judged RCPT with. It is asked
-/// again here, where the path is made: a name that could lead elsewhere is no user's.
-pub fn user_name(local: &str, format: Format) -> Result<String, Fault> {
-    // `bob.lock` as a mailbox would be the dotlock of `bob`.
-    policy::mailbox_name(local, format == Format::Mbox).map_err(|_| Fault::no_such_user())
-}
-
 /// `P<process>Q<number>R<random>`: a name that nobody else makes, whatever happens to clocks and
 /// process numbers.
 pub(super) fn unique_name() -> String {
@@ -126,14 +119,6 @@ pub(super) fn unique_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_mboxes_have_locks_beside_them() {
-        assert_eq!(user_name("bob.lock", Format::Mbox), Err(Fault::no_such_user()));
-        assert_eq!(user_name("bob.lock", Format::Maildir), Ok("bob.lock".to_owned()));
-        assert_eq!(user_name("../x", Format::Maildir), Err(Fault::no_such_user()));
-        assert_eq!(user_name("Bob", Format::Mbox), Ok("bob".to_owned()));
-    }
 
     #[test]
     fn a_symbolic_link_below_the_base_is_refused() {

@@ -2,26 +2,20 @@
 //! anything: what a file can say is decided in `schema`, what follows from it in the machines.
 
 use super::{
-    Deliver, Destination, Listen, ListenAddress, Order, Protocol, Settings, Surroundings, Users,
+    Deliver, Destination, Listen, ListenAddress, Local, Order, Piece, Problem, Protocol, Settings,
+    Surroundings, Users,
 };
 use mail::NextHop;
-use policy::{Accounts, ConnectionLimits, Policy, Routes};
+use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Verdict};
 use std::net::IpAddr;
-
-/// Refusals of a client in `relay.from` before each counts as wrong: as many as a transaction may have
-/// recipients at the most, so that no list of it is ever cut off.
-const TRUSTED_REFUSALS_MAX: u32 = 1_000_000;
 
 impl Settings {
     /// What a session of this listener goes by; `trusted`: its client is in `relay.from`.
     pub fn smtp(&self, listen: &Listen, trusted: bool) -> smtp::server::Settings {
         let limits = &self.limits;
-        let (recipients_max, refusals_max) = match trusted {
-            true => (listen.recipients_max, TRUSTED_REFUSALS_MAX),
-            false => {
-                let recipients_max = listen.recipients_max.min(listen.stranger_recipients_max);
-                (recipients_max, limits.refusals_max)
-            }
+        let recipients_max = match trusted {
+            true => listen.recipients_max,
+            false => listen.recipients_max.min(listen.stranger_recipients_max),
         };
         smtp::server::Settings {
             lmtp: listen.protocol == Protocol::Lmtp,
@@ -31,7 +25,6 @@ impl Settings {
             recipients_max,
             errors_max: limits.junk_commands_max,
             idle_commands_max: limits.idle_commands_max,
-            refusals_max,
             command_wait_max: limits.command_timeout,
             data_wait_max: limits.data_timeout,
             data_bytes_per_second_min: limits.data_bytes_per_second_min,
@@ -50,18 +43,32 @@ impl Settings {
 
     /// What judges recipients and says where their mail goes.
     pub fn policy(&self, surroundings: &Surroundings) -> Policy {
-        let accounts = match self.local.users {
-            Users::Any => Accounts::Any,
-            Users::System => Accounts::Listed(
-                surroundings.accounts.iter().map(|account| account.name.as_str().into()).collect(),
-            ),
-        };
         Policy {
             relay_from: self.relay.from.clone(),
-            accounts,
-            dotlocks: matches!(self.local.deliver, Deliver::Mbox(_)),
+            mailboxes: self.local.mailboxes(surroundings),
+            postmaster: self.postmaster.to.clone(),
             routes: self.routes(surroundings),
         }
+    }
+
+    /// What is wrong with the postmaster: nobody gets the mail that everybody may send to it.
+    pub fn postmaster_problem(&self, surroundings: &Surroundings) -> Option<Problem> {
+        let Verdict::Reject(reply) = self.policy(surroundings).postmaster() else { return None };
+        let who = match &self.postmaster.to {
+            policy::Postmaster::Mailbox(local) => format!("`{local}`"),
+            policy::Postmaster::Address(address) => format!("<{address}>"),
+        };
+        let help = "set `postmaster` to an account that gets mail, or to an address of somebody who reads it";
+        Some(Problem {
+            file: self.postmaster.file.clone(),
+            place: self.postmaster.place.clone(),
+            key: "postmaster".into(),
+            what: format!(
+                "mail for the postmaster goes to {who}, which takes none: {}",
+                reply.text
+            ),
+            help: Some(help.into()),
+        })
     }
 
     /// The addresses that we listen at; where that is any, those of the machine.
@@ -128,6 +135,42 @@ impl Settings {
             bulk_bytes_min: self.queue.bulk_bytes_min,
             losses_max: self.queue.losses_max.try_into().unwrap_or(u8::MAX),
             order: self.queue.order.of_scheduler(),
+        }
+    }
+}
+
+impl Local {
+    /// Which mailboxes there are: RCPT is answered by it, and mail is delivered by it.
+    pub fn mailboxes(&self, surroundings: &Surroundings) -> Mailboxes {
+        let needs = Needs { home: self.is_at_home(), only_user: surroundings.only_user };
+        let standing = |account: &super::Account| {
+            let super::Account { uid, gid, home_is: home, .. } = *account;
+            policy::Account { uid, gid, home }.standing(needs)
+        };
+        let accounts = surroundings.accounts.iter();
+        let accounts = match self.users {
+            Users::Any => Accounts::Any,
+            Users::System => Accounts::Listed(
+                accounts.map(|account| (account.name.as_str().into(), standing(account))).collect(),
+            ),
+        };
+        Mailboxes { names: self.names(), accounts }
+    }
+
+    /// Whether mail is kept in the homes of accounts.
+    pub fn is_at_home(&self) -> bool {
+        let (Deliver::Maildir(template) | Deliver::Mbox(template)) = &self.deliver else {
+            return false;
+        };
+        self.users == Users::System && template.has(&Piece::Home)
+    }
+
+    fn names(&self) -> Names {
+        // The first word is the program; within a word, what stands before {user} begins it.
+        let is_argument = |word: &super::Template| word.0.first() == Some(&Piece::User);
+        Names {
+            dotlocks: matches!(self.deliver, Deliver::Mbox(_)),
+            arguments: matches!(&self.deliver, Deliver::Pipe(words) if words.iter().any(is_argument)),
         }
     }
 }
@@ -237,8 +280,9 @@ mod tests {
         assert_eq!(hop("[127.0.0.1]"), NextHop::Local);
         assert!(matches!(hop("[127.0.0.2]"), NextHop::Error(_)));
         assert!(matches!(hop("[0.0.0.0]"), NextHop::Error(_)));
-        assert!(policy.dotlocks);
-        assert!(!load(b"", "f", &system).unwrap().policy(&Surroundings::default()).dotlocks);
+        assert!(policy.mailboxes.names.dotlocks);
+        let plain = load(b"", "f", &system).unwrap().policy(&Surroundings::default());
+        assert!(!plain.mailboxes.names.dotlocks);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! follow the setting's name. Must never look anything up.
 
 use super::problem::nearest;
-use super::types::*;
-use mail::{Domain, Host, NextHop};
-use policy::Pattern;
+use super::types::{Deliver, ListenAddress, Piece, Template};
+use mail::{Address, Domain, Host, NextHop};
+use policy::{Pattern, Postmaster};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -169,6 +169,29 @@ pub(super) fn destination(text: &str) -> Result<String, String> {
         Pattern::Below(domain) => Ok(format!("*.{domain}")),
         Pattern::Any => Ok("*".into()),
     }
+}
+
+/// Who gets the postmaster's mail: a local part, or an address.
+pub(super) fn postmaster(text: &str) -> Result<Postmaster, String> {
+    let address = |text: &str| Address::parse(text, true).map_err(|error| error.to_string());
+    if text.contains('@') && !text.ends_with('"') {
+        return address(text).map(Postmaster::Address);
+    }
+    let domain = "posthaste.invalid"; // only stands behind the local part, to have it parsed
+    let whole = address(&format!("{text}@{domain}"))?;
+    Ok(Postmaster::Mailbox(whole.local().into()))
+}
+
+/// Permissions of a file, in octal.
+pub(super) fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "is a mode in octal such as \"0660\"".into())
+}
+
+/// A group's name, or its number.
+pub(super) fn group(text: &str) -> Result<Box<str>, String> {
+    let plain = !text.is_empty() && !text.contains(|c: char| c.is_control() || c == ':');
+    plain.then(|| text.into()).ok_or_else(|| "is the name or the number of a group".into())
 }
 
 /// How local mail is delivered.

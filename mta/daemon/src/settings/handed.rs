@@ -1,7 +1,7 @@
 //! What master hands to each process: the checked settings, and what an empty root lacks, in a
 //! sealed memfd that nobody can change any more. Must never be larger than `HANDED_BYTES_MAX`.
 
-use super::Settings;
+use super::{Deliver, Fill, Local, Piece, Settings, Users, homes};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,8 @@ pub struct Surroundings {
     pub accounts: Vec<Account>,
     /// The group `mail`, whose members may write to mailboxes; `None` where there is no such group.
     pub mail_group: Option<u32>,
+    /// The only user as whom mail can be delivered: where the mailer was not started by root.
+    pub only_user: Option<u32>,
 }
 
 /// An account of the system.
@@ -52,6 +54,8 @@ pub struct Account {
     pub gid: u32,
     /// Home directory.
     pub home: PathBuf,
+    /// What stands there, where mail is kept in homes.
+    pub home_is: policy::Home,
 }
 
 /// Why nothing was handed over.
@@ -116,6 +120,19 @@ pub fn open(memory: impl AsFd) -> Result<Handed, HandedError> {
     Ok(postcard::from_bytes(&bytes[..filled])?)
 }
 
+impl Local {
+    /// Where an account's mail is kept, unless that depends on the domain.
+    fn mailbox_of(&self, account: &Account, state: &str) -> Option<PathBuf> {
+        let (Deliver::Maildir(template) | Deliver::Mbox(template)) = &self.deliver else {
+            return None;
+        };
+        let home = account.home.to_str();
+        let fill = Fill { state, user: &account.name, domain: "", home };
+        let fixed = !template.has(&Piece::Domain);
+        template.expand(&fill).filter(|_| fixed).map(PathBuf::from)
+    }
+}
+
 impl Surroundings {
     /// Collects them from below `root`, which is `/` but for tests; `accounts` where they are needed.
     /// A file that is missing or cannot be read counts as empty: what depends on it then defers.
@@ -130,8 +147,22 @@ impl Surroundings {
             localtime: read_bounded(&root.join("etc/localtime")).unwrap_or_default(),
             addresses: addresses_of(&text("proc/net/fib_trie"), &text("proc/net/if_inet6")),
             accounts: if accounts { accounts_of(&text("etc/passwd")) } else { Vec::new() },
+            only_user: None,
             mail_group: group_of(&text("etc/group"), "mail"),
         }
+    }
+
+    /// What these settings need of this machine. Mail to accounts is delivered as `only_user`, if
+    /// there is one.
+    pub fn of(settings: &Settings, only_user: Option<u32>) -> Surroundings {
+        let system = settings.local.users == Users::System;
+        let mut found = Surroundings::collect(Path::new("/"), system);
+        found.only_user = only_user;
+        if settings.local.is_at_home() {
+            let (local, state) = (&settings.local, settings.state.to_string_lossy());
+            homes::look(&mut found.accounts, |account| local.mailbox_of(account, &state));
+        }
+        found
     }
 
     /// The account of this name.
@@ -184,7 +215,8 @@ fn accounts_of(passwd: &str) -> Vec<Account> {
         let home = PathBuf::from(home);
         let plain = !name.is_empty() && !name.starts_with(['#', '+', '-']) && home.is_absolute();
         let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
-        plain.then(|| Account { name: name.into(), uid, gid, home })
+        let home_is = policy::Home::Unknown;
+        plain.then(|| Account { name: name.into(), uid, gid, home, home_is })
     };
     let mut accounts: Vec<Account> = passwd.lines().filter_map(account).collect();
     accounts.sort_by(|one, other| one.name.cmp(&other.name));

@@ -1,7 +1,7 @@
 //! Every knob: name, default, range, why. Reading a file goes by this table and `docs/knobs.md` is
 //! written from it. Must never hold a knob that nothing reads, nor a default that is set elsewhere.
 
-use Range::{Bytes, Count, Number, OneOf, Text, Time};
+use Range::{Bytes, Count, Flag, Number, OneOf, Text, Time};
 
 /// One knob.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +32,8 @@ pub enum Range {
     Time(u64, u64),
     /// A number.
     Number(f64, f64),
+    /// `true` or `false`.
+    Flag,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// A text of this form.
@@ -60,6 +62,9 @@ pub const KNOBS: &[Knob] = knobs! {
     "state" = "", Text("an absolute path"), "where everything lives: spool, mail for `./try`, sockets",
         "/var/lib/posthaste as root, else $XDG_STATE_HOME/posthaste", "\"/srv/posthaste\"";
 
+    "postmaster" = "\"postmaster\"", Text("an account of local.users, or an address"), "who gets mail for postmaster, in all our domains and for the machine's own name (RFC 5321 4.5.1)",
+        "the mailbox of that name; where local.users is system, `check` wants somebody who exists", "\"ann\"";
+
     "listen.address" = "\"127.0.0.1:2525\"", Text("host:port, [v6]:port, *:port or unix:/path"), "where mail comes in",
         "an empty file runs and is no server for the world", "\"[::1]:2525\"";
     "listen.protocol" = "\"smtp\"", OneOf(&["smtp", "lmtp"]), "what is spoken there",
@@ -70,6 +75,10 @@ pub const KNOBS: &[Knob] = knobs! {
     "listen.message_bytes_max" = "", Bytes(64 * K, 4095 * M), "size of a message, here", "as limits.message_bytes_max", "\"1MB\"";
     "listen.recipients_max" = "", Count(100, 1_000_000), "recipients of a transaction, here", "as limits.recipients_max", "200";
     "listen.stranger_recipients_max" = "", Count(100, 1_000_000), "recipients of a transaction of a client that is not in relay.from, here", "as limits.stranger_recipients_max", "100";
+
+    "listen.mode" = "\"0660\"", Text("permissions in octal"), "of a unix: listener's socket: who may connect", "its owner and its group", "\"0666\"";
+    "listen.group" = "", Text("a group of the system, by name or number"), "of a unix: listener's socket", "the group of the mailer", "\"www-data\"";
+    "listen.trusted" = "false", Flag, "whether clients of a unix: listener may send to anywhere, as those of relay.from", "who may connect is one question, who may relay another", "true";
 
     "relay.from" = "[\"127.0.0.0/8\", \"::1\"]", Text("a list of addresses and networks"), "who may send to anywhere, free of the limits for each client",
         "programs of this machine send mail; everybody else only to our own domains", "[\"192.0.2.0/24\"]";
@@ -119,12 +128,10 @@ pub const KNOBS: &[Knob] = knobs! {
     "limits.command_timeout" = "\"5m\"", Time(1, DAY), "until a whole command line is there", "RFC 5321 4.5.3.2.7: at least 5 minutes", "\"1m\"";
     "limits.data_timeout" = "\"5m\"", Time(1, DAY), "silence inside a message", "RFC 5321 4.5.3.2.5 has the client wait 3 minutes for each block", "\"3m\"";
     "limits.data_bytes_per_second_min" = "500", Bytes(0, G), "bytes a second that a message must come with, on the average after data_timeout", "a modem's pace; slower is an attack", "1000";
-    "limits.transaction_time_max" = "\"4h\"", Time(60, 7 * DAY), "a transaction from MAIL to its end, and a connection without a message; our own time does not count", "50 MB at 30 kbit/s", "\"1h\"";
+    "limits.transaction_time_max" = "\"4h\"", Time(60, 7 * DAY), "a transaction from MAIL to its end; our own time does not count", "50 MB at 30 kbit/s", "\"1h\"";
     "limits.commit_timeout" = "\"1m\"", Time(2, HOUR), "until a message that has come whole must be on the disk: then its connection is closed without a reply; from half of it on new mail gets 451", "RFC 5321 4.5.3.2.6 has the client wait 10 minutes; a disk that takes one is broken", "\"30s\"";
-    "limits.junk_commands_max" = "20", Count(1, 100_000), "wrong commands since the last message before the session is ended with 421", "more than any honest client makes", "5";
-    "limits.refusals_max" = "100", Count(0, 1_000_000), "commands and bodies of a stranger that are refused, such as RCPT of an unknown mailbox, since its last message, before each counts as wrong",
-        "a list has dead addresses; Postfix counts from the first", "20";
-    "limits.idle_commands_max" = "100", Count(1, 1_000_000), "commands that do nothing, such as NOOP, since the last message, before each counts as wrong", "clients that keep a connection alive", "10";
+    "limits.junk_commands_max" = "20", Count(1, 100_000), "wrong commands before the session is ended with 421", "more than any honest client makes", "5";
+    "limits.idle_commands_max" = "100", Count(1, 1_000_000), "commands that do nothing, such as NOOP, before each counts as wrong", "clients that keep a connection alive", "10";
 
     "processes.receive" = "0", Count(0, 64), "processes that converse with those who send us mail; 0 is by cores", "one for two cores is enough", "2";
     "processes.send" = "0", Count(0, 64), "processes that converse with those to whom we send; 0 is by cores", "one for two cores is enough", "4";
@@ -177,6 +184,7 @@ impl std::fmt::Display for Range {
             Bytes(low, high) => write!(f, "{} to {}", show_bytes(*low), show_bytes(*high)),
             Time(low, high) => write!(f, "{} to {}", show_time(*low), show_time(*high)),
             Number(low, high) => write!(f, "{low} to {high}"),
+            Flag => f.write_str("true or false"),
             OneOf(words) => f.write_str(&words.join(", ")),
             Text(form) => f.write_str(form),
         }
@@ -190,7 +198,7 @@ impl Range {
             Count(..) | Number(..) => "number",
             Bytes(..) => "bytes",
             Time(..) => "time",
-            OneOf(_) => "word",
+            Flag | OneOf(_) => "word",
             Text(_) => "text",
         }
     }

@@ -5,6 +5,7 @@
 mod convert;
 mod forms;
 pub mod handed;
+mod homes;
 pub mod knobs;
 pub mod problem;
 mod products;

@@ -1,6 +1,7 @@
 //! What is wrong with a settings file: where, in which setting, why, and what was probably meant.
 //! Must never stop at the first one.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One thing that is wrong.
@@ -19,7 +20,7 @@ pub struct Problem {
 }
 
 /// A place in the file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// From 1.
     pub line: usize,

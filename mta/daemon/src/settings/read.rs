@@ -216,6 +216,14 @@ impl<'a> Scope<'a> {
         values[place]
     }
 
+    /// True or false.
+    pub(super) fn flag(&self, name: &str) -> bool {
+        let flag = |value: &DeValue<'_>, _: &Knob| {
+            value.as_bool().ok_or_else(|| format!("is true or false, not {}", kind(value)))
+        };
+        self.read(name, flag).unwrap_or(false)
+    }
+
     pub(super) fn text<T>(
         &self,
         name: &str,

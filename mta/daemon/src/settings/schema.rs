@@ -1,7 +1,7 @@
 //! From a parsed file to `Settings`, table by table. Must never let a value through that cannot work.
 
 use super::forms;
-use super::problem::Problem;
+use super::problem::{Place, Problem};
 use super::products;
 use super::read::{Scope, Source};
 use super::types::*;
@@ -45,10 +45,12 @@ fn checked(top: &Scope<'_>, system: &System) -> Option<Settings> {
     let (limits_table, spool_table) = (top.table("limits"), top.table("spool"));
     let (limits, spool) = (limits(&limits_table), spool(&spool_table));
     products::check((&limits_table, &limits), (&spool_table, &spool));
+    let local_table = top.table("local");
     Some(Settings {
+        postmaster: postmaster(top, &local_table),
         listen: listeners(top, &hostname, &limits, &spool),
         relay: Relay { from: top.table("relay").list("from", forms::network) },
-        local: local(&top.table("local"), &hostname),
+        local: local(&local_table, &hostname),
         routes: top.tables("route").iter().filter_map(route).collect(),
         destinations: destinations(top),
         retry: retry(&top.table("retry")),
@@ -76,6 +78,16 @@ fn hostname(top: &Scope<'_>, system: &System) -> Option<Domain> {
     of_system.or_else(|_| forms::host_name("localhost")).ok()
 }
 
+fn postmaster(top: &Scope<'_>, local: &Scope<'_>) -> Postmaster {
+    let source = top.source;
+    let span = if top.has("postmaster") { top.span("postmaster") } else { local.span("users") };
+    Postmaster {
+        to: top.text("postmaster", forms::postmaster).unwrap_or_default(),
+        file: source.file.into(),
+        place: span.map(|span| Place::of(source.text, span)),
+    }
+}
+
 fn listeners(top: &Scope<'_>, hostname: &Domain, limits: &Limits, spool: &Spool) -> Vec<Listen> {
     let tables = top.tables("listen");
     if tables.is_empty() && !top.has("listen") {
@@ -101,10 +113,11 @@ fn listeners(top: &Scope<'_>, hostname: &Domain, limits: &Limits, spool: &Spool)
 
 fn listener(table: &Scope<'_>, hostname: &Domain, limits: &Limits) -> Listen {
     let count = |name, inherited: u32| table.whole(name, inherited.into()) as u32;
+    let address = table.text("address", forms::listen_address);
+    let address = address.expect("the table of knobs has a good default");
     Listen {
-        address: table
-            .text("address", forms::listen_address)
-            .expect("the table of knobs has a good default"),
+        socket: socket(table, &address),
+        address,
         protocol: table.word("protocol", &[Protocol::Smtp, Protocol::Lmtp]),
         hostname: table.text("hostname", forms::host_name).unwrap_or_else(|| hostname.clone()),
         connections: count("connections", limits.connections),
@@ -112,6 +125,20 @@ fn listener(table: &Scope<'_>, hostname: &Domain, limits: &Limits) -> Listen {
         message_bytes_max: table.whole("message_bytes_max", limits.message_bytes_max),
         recipients_max: count("recipients_max", limits.recipients_max),
         stranger_recipients_max: count("stranger_recipients_max", limits.stranger_recipients_max),
+    }
+}
+
+fn socket(table: &Scope<'_>, address: &ListenAddress) -> Socket {
+    if matches!(address, ListenAddress::Tcp(_)) {
+        for name in ["mode", "group", "trusted"].into_iter().filter(|name| table.has(name)) {
+            let help = (name == "trusted").then(|| "set `relay.from`".into());
+            table.wrong(name, "is for a listener at unix:/path only", help);
+        }
+    }
+    Socket {
+        mode: table.text("mode", forms::mode).expect("the table of knobs has a good default"),
+        group: table.text("group", forms::group),
+        trusted: table.flag("trusted"),
     }
 }
 
@@ -255,7 +282,6 @@ fn limits(table: &Scope<'_>) -> Limits {
         transaction_time_max: table.time("transaction_time_max"),
         commit_timeout: table.time("commit_timeout"),
         junk_commands_max: table.count("junk_commands_max"),
-        refusals_max: table.count("refusals_max"),
         idle_commands_max: table.count("idle_commands_max"),
     }
 }

@@ -248,10 +248,16 @@ fn state_lives_where_the_user_may_write() {
 }
 
 /// A file that sets `knob` to `value`, with what else its table needs.
+/// A listener with the settings that only a Unix socket has.
+const SOCKET: &str = "[[listen]]\naddress = \"unix:/run/x\"\n";
+
 fn file_with(knob: &str, value: &str) -> String {
     match knob.split_once('.') {
         None => format!("{knob} = {value}\n"),
         Some(("listen", "address")) => format!("[[listen]]\naddress = {value}\n"),
+        Some(("listen", name @ ("mode" | "group" | "trusted"))) => {
+            format!("{SOCKET}{name} = {value}\n")
+        }
         Some(("listen", name)) => {
             format!("[[listen]]\naddress = \"127.0.0.1:2525\"\n{name} = {value}\n")
         }
@@ -264,12 +270,14 @@ fn file_with(knob: &str, value: &str) -> String {
 
 #[test]
 fn each_knob_is_read_its_default_is_the_table_s_and_another_value_counts() {
-    let plain = good("");
+    let (plain, socket) = (good(""), good(SOCKET));
     for knob in KNOBS {
+        let of_socket = file_with(knob.name, "").starts_with(SOCKET);
+        let plain = if of_socket { &socket } else { &plain };
         if !knob.default.is_empty() {
-            assert_eq!(good(&file_with(knob.name, knob.default)), plain, "{}", knob.name);
+            assert_eq!(&good(&file_with(knob.name, knob.default)), plain, "{}", knob.name);
         }
-        assert_ne!(good(&file_with(knob.name, knob.example)), plain, "{}", knob.name);
+        assert_ne!(&good(&file_with(knob.name, knob.example)), plain, "{}", knob.name);
     }
 }
 
@@ -402,12 +410,78 @@ fn the_documentation_has_every_knob_and_is_current() {
 }
 
 #[test]
+fn r221_who_may_use_a_unix_socket_is_a_setting_and_only_of_one() {
+    let path = "[[listen]]\naddress = \"unix:/run/x\"\n";
+    let socket = |more: &str| good(&format!("{path}{more}")).listen.remove(0).socket;
+    assert_eq!(socket(""), Socket { mode: 0o660, group: None, trusted: false });
+    let full = socket("mode = \"0666\"\ngroup = \"www-data\"\ntrusted = true");
+    assert_eq!(full, Socket { mode: 0o666, group: Some("www-data".into()), trusted: true });
+    for (more, place) in [
+        ("mode = \"0868\"", "posthaste.toml:3:8: listen.mode"),
+        ("mode = \"01777\"", "posthaste.toml:3:8: listen.mode"),
+        ("mode = 432", "posthaste.toml:3:8: listen.mode"),
+        ("group = \"\"", "posthaste.toml:3:9: listen.group"),
+        ("trusted = \"yes\"", "posthaste.toml:3:11: listen.trusted: is true or false"),
+    ] {
+        let told = wrong(&format!("{path}{more}"));
+        assert!(told.len() == 1 && told[0].starts_with(place), "{told:?}");
+    }
+    for more in ["mode = \"0660\"", "group = \"mail\"", "trusted = true"] {
+        let told = wrong(&format!("[[listen]]\naddress = \"127.0.0.1:25\"\n{more}"));
+        assert!(told.len() == 1 && told[0].contains("unix:/path only"), "{told:?}");
+    }
+}
+
+#[test]
+fn r213_a_postmaster_whose_mail_nobody_gets_is_a_problem_with_its_line() {
+    let account = |name: &str, uid, home_is| Account {
+        name: name.into(),
+        uid,
+        gid: uid,
+        home: format!("/home/{name}").into(),
+        home_is,
+    };
+    let surroundings = Surroundings {
+        accounts: vec![
+            account("ann", 1000, policy::Home::Theirs),
+            account("away", 1001, policy::Home::Missing),
+            account("games", 5, policy::Home::NotTheirs),
+            account("root", 0, policy::Home::Theirs),
+        ],
+        ..Surroundings::default()
+    };
+    let local = "[local]\nusers = \"system\"\ndeliver = \"maildir:{home}/Maildir/\"\n";
+    let told = |top: &str| {
+        let problem = good(&format!("{top}\n{local}")).postmaster_problem(&surroundings)?;
+        Some(problem.to_string())
+    };
+    for (top, place) in [
+        ("", "posthaste.toml:3:9: postmaster: "),
+        ("postmaster = \"nobody\"", "posthaste.toml:1:14: postmaster: "),
+        ("postmaster = \"root\"", "posthaste.toml:1:14: postmaster: "),
+        ("postmaster = \"games\"", "posthaste.toml:1:14: postmaster: "),
+        ("postmaster = \"bob@here.example.org\"", "posthaste.toml:1:14: postmaster: "),
+    ] {
+        let told = told(top).expect(top);
+        assert!(told.starts_with(place) && told.contains("set `postmaster`"), "{told}");
+    }
+    // A home that is not there now may be mounted later.
+    for name in ["ann", "\\\"Ann\\\"", "away", "ann@here.example.org", "ann@elsewhere.example"] {
+        assert_eq!(told(&format!("postmaster = \"{name}\"")), None, "{name}");
+    }
+    assert_eq!(good("").postmaster_problem(&surroundings), None);
+    let told = wrong("postmaster = \"two words\"");
+    assert!(told[0].starts_with("posthaste.toml:1:14: postmaster: "), "{told:?}");
+}
+
+#[test]
 fn what_is_handed_over_comes_out_the_same_and_cannot_be_changed() {
     let account = |name: &str, uid| Account {
         name: name.into(),
         uid,
         gid: uid,
         home: format!("/home/{name}").into(),
+        home_is: policy::Home::Unknown,
     };
     let surroundings = Surroundings {
         resolv_conf: "nameserver 127.0.0.1\n".into(),

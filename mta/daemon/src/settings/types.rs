@@ -1,6 +1,7 @@
 //! What the settings file says once it has been read: checked, typed, with every default filled in.
 //! Must never hold a text that somebody would still have to parse, nor read anything itself.
 
+use super::problem::Place;
 use mail::{Domain, NextHop};
 use policy::Route;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ pub struct Settings {
     pub hostname: Domain,
     /// Everything that lives: spool, mail for `./try`, sockets.
     pub state: PathBuf,
+    /// Who gets mail for the postmaster.
+    pub postmaster: Postmaster,
     /// Where mail comes in; at least one.
     pub listen: Vec<Listen>,
     /// Who may send to anywhere.
@@ -41,6 +44,23 @@ pub struct Settings {
     pub log: Log,
 }
 
+/// Who gets mail for the postmaster, and where the file says so. Two are equal if the same gets it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Postmaster {
+    /// Who.
+    pub to: policy::Postmaster,
+    /// The file, as it was named.
+    pub file: String,
+    /// The setting, or that of `local.users`, which makes one necessary; `None`: neither is in the file.
+    pub place: Option<Place>,
+}
+
+impl PartialEq for Postmaster {
+    fn eq(&self, other: &Postmaster) -> bool {
+        self.to == other.to
+    }
+}
+
 /// One `[[listen]]`, with the limits of `[limits]` where it has none of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Listen {
@@ -60,6 +80,19 @@ pub struct Listen {
     pub recipients_max: u32,
     /// The same for a client that is not in `relay.from`.
     pub stranger_recipients_max: u32,
+    /// What only a Unix socket has.
+    pub socket: Socket,
+}
+
+/// Who may use a Unix socket to listen at, and for what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Socket {
+    /// Its permissions.
+    pub mode: u32,
+    /// Its group, by name or number; `None` is that of the mailer.
+    pub group: Option<Box<str>>,
+    /// Its clients may send to anywhere.
+    pub trusted: bool,
 }
 
 /// An address to listen at.
@@ -216,14 +249,12 @@ pub struct Limits {
     pub data_timeout: Duration,
     /// Bytes a second that a message must come with on the average.
     pub data_bytes_per_second_min: u64,
-    /// A transaction from MAIL to its end, and a connection without a message; our own time does not count.
+    /// A transaction from MAIL to its end; our own time does not count.
     pub transaction_time_max: Duration,
     /// Until a message that has come whole must be on the disk.
     pub commit_timeout: Duration,
     /// Commands that are wrong before the session is ended with 421.
     pub junk_commands_max: u32,
-    /// Refused commands and bodies of a stranger before each counts as wrong.
-    pub refusals_max: u32,
     /// Commands that do nothing, such as NOOP, before each counts as wrong.
     pub idle_commands_max: u32,
 }

@@ -1,4 +1,4 @@
-//! Bad input over a real socket: the faults P001 to P062, by number.
+//! Bad input over a real socket: the faults P001 to P062 and R212 to R221, by number.
 //!
 //! Must never accept more than the one expected outcome, unless the fault's rule has several.
 
@@ -12,6 +12,7 @@ mod commands;
 mod data;
 mod envelope;
 mod lines;
+mod mailboxes;
 
 use std::sync::OnceLock;
 use support::{Client, Daemon, Script, Setup, Sink, token};

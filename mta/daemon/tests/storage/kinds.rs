@@ -3,10 +3,9 @@
 //! Must never say that mail survives a loss of power there: whether a sync means anything cannot be
 //! found out from here, and `docs/durability.md` says so.
 
-use crate::rig::{Rig, SMALL, can_mount, can_trace};
+use crate::rig::{Rig, SMALL, privileged};
 use crate::support::Setup;
 use crate::volume::Volume;
-use needs::Need;
 
 /// Accepts, dies, recovers, delivers.
 fn works_on(volume: &Volume) {
@@ -22,7 +21,7 @@ fn works_on(volume: &Volume) {
 
 #[test]
 fn s146_memory_as_a_file_system_works() {
-    if !needs::met(&[Need::Root("mount"), Need::Mounts]) {
+    if !privileged() {
         return;
     }
     works_on(&Volume::tmpfs("size=64m,mode=755"));
@@ -31,7 +30,7 @@ fn s146_memory_as_a_file_system_works() {
 /// ext2 knows no `fallocate`: EOPNOTSUPP. The zeros written ahead reserve the blocks.
 #[test]
 fn s146_a_file_system_without_fallocate_works() {
-    if !can_mount("ext2") {
+    if !privileged() {
         return;
     }
     works_on(&Volume::image("ext2", 64, &[], ""));
@@ -39,7 +38,7 @@ fn s146_a_file_system_without_fallocate_works() {
 
 #[test]
 fn s146_an_overlay_works() {
-    if !can_mount("ext4") || !needs::met(&[Need::Overlay]) {
+    if !privileged() {
         return;
     }
     let disk = Volume::image("ext4", 64, &[], "");
@@ -50,7 +49,7 @@ fn s146_an_overlay_works() {
 /// What a file system says that refuses any of the calls the spool needs.
 #[test]
 fn s146_a_file_system_that_cannot_sync_a_directory_refuses_mail_and_says_why() {
-    if !can_trace() {
+    if !privileged() {
         return;
     }
     let mut rig = Rig::start(Setup { spool: SMALL.into(), ..Setup::default() });

@@ -21,16 +21,7 @@ enum Fate {
     /// Goes to the body.
     Keep { body: Body, size: u64, last: bool },
     /// Read and dropped; then this is said.
-    Skip { reply: Reply, why: Skipped },
-}
-
-/// Why a chunk is read and dropped: how its reply counts.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Skipped {
-    /// A mistake of the client's.
-    Wrong,
-    /// The driver's refusal.
-    Refused,
+    Skip { reply: Reply, mistake: bool },
 }
 
 impl Chunk {
@@ -53,14 +44,10 @@ impl Chunk {
 impl Session {
     pub(super) fn bdat(&mut self, size: u64, last: bool) {
         let Some(transaction) = &mut self.transaction else {
-            return self.skip_chunk(
-                size,
-                replies::out_of_order("Error: need RCPT command"),
-                Skipped::Wrong,
-            );
+            return self.skip_chunk(size, replies::out_of_order("Error: need RCPT command"), true);
         };
         if transaction.recipients == 0 {
-            return self.skip_chunk(size, replies::no_recipients(), Skipped::Wrong);
+            return self.skip_chunk(size, replies::no_recipients(), true);
         }
         match transaction.chunked.take() {
             Some(body) => self.keep_chunk(body, size, last),
@@ -78,9 +65,9 @@ impl Session {
         self.go_on(chunk);
     }
 
-    /// Reads and drops a chunk, then says `reply`.
-    pub(super) fn skip_chunk(&mut self, size: u64, reply: Reply, why: Skipped) {
-        self.go_on(Chunk { left: size, fate: Fate::Skip { reply, why } });
+    /// Reads and drops a chunk, then says why; `mistake`: the client's, to be counted.
+    pub(super) fn skip_chunk(&mut self, size: u64, reply: Reply, mistake: bool) {
+        self.go_on(Chunk { left: size, fate: Fate::Skip { reply, mistake } });
     }
 
     pub(super) fn read_chunk(&mut self, mut chunk: Chunk, bytes: &[u8], now: Instant) -> usize {
@@ -111,15 +98,9 @@ impl Session {
         }
         self.state = State::ExpectCommand;
         match chunk.fate {
-            Fate::Skip { reply, why } => {
+            Fate::Skip { reply, mistake } => {
                 self.clock.end_body();
-                match why {
-                    Skipped::Wrong => self.wrong(&reply),
-                    Skipped::Refused => {
-                        self.say_reply(&reply);
-                        self.count_refusal();
-                    }
-                }
+                if mistake { self.wrong(&reply) } else { self.say_reply(&reply) }
             }
             Fate::Keep { mut body, last: true, .. } => {
                 body.end_raw();
@@ -135,16 +116,12 @@ impl Session {
         if let Some(reply) = body.refusal(&self.server.settings) {
             self.doom();
             self.say_reply(&reply);
-            self.forget_transaction();
-            return self.count_refusal();
+            return self.forget_transaction();
         }
         let text = format!("Ok: {size} bytes");
         self.say_reply(&Reply::new(250, Enhanced(2, 0, 0), text));
         if let Some(transaction) = &mut self.transaction {
             transaction.chunked = Some(body);
-        }
-        if size == 0 {
-            self.count_idle();
         }
     }
 }

@@ -33,8 +33,10 @@ fn parsed(text: &str, utf8: bool) {
         let again = Address::parse(&ascii, false).expect("the ASCII form is an address");
         assert_eq!((again.domain(), again.local()), (address.domain(), address.local()));
     }
-    for dotlocks in [false, true] {
-        if let Ok(name) = policy::mailbox_name(address.local(), dotlocks) {
+    for (dotlocks, arguments) in [(false, false), (true, false), (false, true)] {
+        let names = policy::Names { dotlocks, arguments };
+        if let Ok(name) = policy::mailbox_name(address.local(), names) {
+            assert!(!arguments || !name.starts_with('-'));
             assert!(
                 !name.is_empty() && !name.starts_with('.') && name.len() <= policy::NAME_BYTES_MAX
             );

@@ -1,9 +1,10 @@
 //! From a recipient to the place where its mail is kept, by the settings' template.
 //! Must never make a path of a name that has not been checked.
 
-use crate::mailbox::{Base, Fault, Format, Mailbox, user_name};
+use crate::mailbox::{Base, Fault, Format, Mailbox};
 use crate::settings::{self, Account, Deliver, Handed, Piece, Surroundings, Template, Users};
 use mail::{Address, Enhanced};
+use policy::{Mailboxes, NoMailbox};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -56,7 +57,7 @@ pub struct Wanted {
     pub state: PathBuf,
     /// `[local]`.
     pub local: settings::Local,
-    /// The accounts of the system and its group `mail`, nothing else.
+    /// The accounts of the system, who may be delivered to, and its group `mail`; nothing else.
     pub surroundings: Surroundings,
 }
 
@@ -64,6 +65,8 @@ pub struct Wanted {
 #[derive(Debug)]
 pub struct Targets {
     wanted: Wanted,
+    /// The rule by which RCPT was answered.
+    mailboxes: Mailboxes,
     own: Option<Arc<Base>>,
     /// Where large messages are staged.
     stage: Arc<Base>,
@@ -89,12 +92,17 @@ struct Variables<'a> {
 impl Wanted {
     /// Picks it out.
     pub fn of(handed: &Handed) -> Wanted {
-        let Surroundings { accounts, mail_group, .. } = handed.surroundings.clone();
+        let Surroundings { accounts, mail_group, only_user, .. } = handed.surroundings.clone();
         Wanted {
             hostname: handed.settings.hostname.as_str().to_owned(),
             state: handed.settings.state.clone(),
             local: handed.settings.local.clone(),
-            surroundings: Surroundings { accounts, mail_group, ..Surroundings::default() },
+            surroundings: Surroundings {
+                accounts,
+                mail_group,
+                only_user,
+                ..Surroundings::default()
+            },
         }
     }
 
@@ -126,7 +134,8 @@ impl Targets {
             Some(own) => own.clone(),
             None => Arc::new(open_base(wanted.state.join(STAGE_NAME), owner)?),
         };
-        Ok(Targets { wanted, own, stage })
+        let mailboxes = wanted.local.mailboxes(&wanted.surroundings);
+        Ok(Targets { wanted, mailboxes, own, stage })
     }
 
     /// What it was opened for.
@@ -163,7 +172,7 @@ impl Targets {
         template: &Template,
         format: Format,
     ) -> Result<(Lane, Place), Fault> {
-        let user = user_name(recipient.local(), format)?;
+        let user = self.user(recipient)?;
         let state = self.wanted.state.to_string_lossy();
         let Split { home: at_home, base, rest } = split(template, &state);
         if let Some(own) = &self.own {
@@ -181,7 +190,7 @@ impl Targets {
     }
 
     fn command(&self, recipient: &Address, words: &[Template]) -> Result<(Lane, Place), Fault> {
-        let user = user_name(recipient.local(), Format::Maildir)?;
+        let user = self.user(recipient)?;
         let (lane, home) = match self.wanted.local.users {
             Users::Any => ("", "/".into()),
             Users::System => {
@@ -193,6 +202,19 @@ impl Targets {
         let variables = Variables { user: &user, recipient, home: &home, state: &state };
         let words = words.iter().map(|word| expand(&word.0, &variables)).collect();
         Ok((Lane::Worker(lane.into()), Place::Worker(WorkerPlace::Command(words))))
+    }
+
+    /// The name of the recipient's mailbox, by the rule that policy has judged RCPT with. It is asked
+    /// again here, where paths and arguments are made: what was accepted may be queued for days.
+    fn user(&self, recipient: &Address) -> Result<String, Fault> {
+        match self.mailboxes.find(recipient.local()) {
+            Ok(user) => Ok(user),
+            // What we know of the account may be old: the worker will see.
+            Err(NoMailbox::NotNow) => {
+                self.mailboxes.name(recipient.local()).ok_or_else(Fault::no_such_user)
+            }
+            Err(NoMailbox::Unknown) => Err(Fault::no_such_user()),
+        }
     }
 
     fn account(&self, user: &str) -> Result<&Account, Fault> {

@@ -33,6 +33,11 @@ const IDLE_WAIT: Duration = Duration::from_secs(1);
 /// that come faster than settings can be read must not fill the sockets to the children.
 const RELOAD_WAIT: Duration = Duration::from_secs(2);
 
+/// Whether a listener's group is known: what `posthaste check` can see of a port.
+pub fn check_socket(listen: &crate::settings::Listen) -> Result<(), impl std::error::Error> {
+    ports::group_of(listen).map(|_| ())
+}
+
 /// Runs the mailer until it is told to stop.
 pub fn run(file: PathBuf, log_format: Option<crate::settings::LogFormat>) -> ExitCode {
     inherited::take();

@@ -2,8 +2,9 @@
 //!
 //! Must never accept a connection: that is receive's.
 
-use crate::settings::ListenAddress;
-use rustix::fs::Mode;
+use crate::jail;
+use crate::settings::{Listen, ListenAddress};
+use rustix::fs::{AtFlags, CWD, Gid, Mode};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
 use rustix::net::{
@@ -35,6 +36,11 @@ pub enum PortError {
         /// Somebody else has it.
         in_use: bool,
     },
+    /// A group that the system does not have.
+    #[error(
+        "there is no group `{0}`, which a [[listen]] names; `getent group` shows those there are"
+    )]
+    NoGroup(Box<str>),
     /// A path that is no socket of ours.
     #[error(
         "cannot listen at {0}: there is something else than a socket at this path; remove it or choose another path"
@@ -44,25 +50,55 @@ pub enum PortError {
 
 /// Binds an address of the settings, without listening yet, or takes the socket that was handed to
 /// us for it.
-pub fn bind_at(address: &ListenAddress) -> Result<OwnedFd, PortError> {
-    if let Some(socket) = super::inherited::at(address) {
+pub fn bind_at(listen: &Listen) -> Result<OwnedFd, PortError> {
+    if let Some(socket) = super::inherited::at(&listen.address) {
         return Ok(socket);
     }
-    match address {
+    match &listen.address {
         ListenAddress::Tcp(address) => tcp(*address).map_err(|error| PortError::Bind {
             address: address.to_string(),
             advice: advice(error, address.port()),
             in_use: error == Errno::ADDRINUSE,
         }),
-        ListenAddress::Unix(path) => unix(path, Mode::from_raw_mode(0o666)),
+        ListenAddress::Unix(path) => {
+            // Nobody may connect before it has its group, nor before it listens.
+            let socket = unix(path, Mode::empty())?;
+            permit(listen)?;
+            Ok(socket)
+        }
     }
 }
 
+/// Gives a Unix socket that we have bound the group and the permissions of the settings.
+pub fn permit(listen: &Listen) -> Result<(), PortError> {
+    let ListenAddress::Unix(path) = &listen.address else { return Ok(()) };
+    let failed = |advice: String| PortError::Bind {
+        address: format!("unix:{}", path.display()),
+        advice,
+        in_use: false,
+    };
+    if let Some(group) = group_of(listen)? {
+        let gid = Some(Gid::from_raw(group));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::chownat(CWD, path, None, gid, flags)
+            .map_err(|error| failed(format!("it cannot be of group {group}: {error}")))?;
+    }
+    let mode = Mode::from_raw_mode(listen.socket.mode);
+    rustix::fs::chmod(path, mode).map_err(|error| failed(error.to_string()))
+}
+
+/// The group of the settings, by number.
+pub fn group_of(listen: &Listen) -> Result<Option<u32>, PortError> {
+    let Some(name) = &listen.socket.group else { return Ok(None) };
+    let known = name.parse().ok().or_else(|| jail::group(name));
+    known.map(Some).ok_or_else(|| PortError::NoGroup(name.clone()))
+}
+
 /// The same at the start, where the children of a former master may still have to end.
-pub fn bind_patiently(address: &ListenAddress) -> Result<OwnedFd, PortError> {
+pub fn bind_patiently(listen: &Listen) -> Result<OwnedFd, PortError> {
     let until = Instant::now() + PORT_WAIT;
     loop {
-        match bind_at(address) {
+        match bind_at(listen) {
             Err(PortError::Bind { in_use: true, .. }) if Instant::now() < until => {
                 std::thread::sleep(PORT_REST);
             }
@@ -131,12 +167,41 @@ pub fn unix(path: &Path, mode: Mode) -> Result<OwnedFd, PortError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::System;
+
+    fn at(address: ListenAddress) -> Listen {
+        let system = System { hostname: "mx.test".into(), state: "/s".into() };
+        let mut settings = crate::settings::load(b"", "f", &system).unwrap();
+        Listen { address, ..settings.listen.remove(0) }
+    }
+
+    #[test]
+    fn r221_a_unix_socket_has_the_mode_and_group_of_the_settings() {
+        use std::os::unix::fs::MetadataExt;
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("mail");
+        let mut listen = at(ListenAddress::Unix(path.clone()));
+        let _socket = bind_at(&listen).unwrap();
+        let mode = || std::fs::metadata(&path).unwrap().mode() & 0o777;
+        assert_eq!(mode(), 0o660);
+        let own = rustix::process::getegid().as_raw();
+        let group = if rustix::process::geteuid().is_root() { 61_010 } else { own };
+        listen.socket.mode = 0o606;
+        listen.socket.group = Some(group.to_string().into());
+        permit(&listen).unwrap();
+        assert_eq!((mode(), std::fs::metadata(&path).unwrap().gid()), (0o606, group));
+        listen.socket.group = Some("root".into());
+        assert_eq!(group_of(&listen).unwrap(), Some(0));
+        listen.socket.group = Some("no such group".into());
+        let error = permit(&listen).unwrap_err().to_string();
+        assert!(error.contains("no group `no such group`"), "{error}");
+    }
 
     #[test]
     fn n106_a_port_in_use_is_said_with_the_setting_that_chooses_another() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = ListenAddress::Tcp(taken.local_addr().unwrap());
-        let error = bind_at(&address).unwrap_err().to_string();
+        let error = bind_at(&at(address)).unwrap_err().to_string();
         assert!(error.contains("is in use") && error.contains("[[listen]]"), "{error}");
     }
 
@@ -145,7 +210,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("mail");
         std::fs::write(&path, "precious").unwrap();
-        let error = bind_at(&ListenAddress::Unix(path.clone())).unwrap_err();
+        let error = bind_at(&at(ListenAddress::Unix(path.clone()))).unwrap_err();
         assert!(matches!(error, PortError::NotASocket(_)));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     }
@@ -153,7 +218,7 @@ mod tests {
     #[test]
     fn a_socket_that_an_earlier_life_left_is_replaced() {
         let place = tempfile::tempdir().unwrap();
-        let address = ListenAddress::Unix(place.path().join("mail"));
+        let address = at(ListenAddress::Unix(place.path().join("mail")));
         drop(bind_at(&address).unwrap());
         open(&bind_at(&address).unwrap()).unwrap();
     }

@@ -8,7 +8,9 @@ use crate::jail;
 use crate::log::Style;
 use crate::process::config;
 use crate::process::wiring;
-use crate::settings::{Handed, ListenAddress, LogFormat, Settings, Surroundings, Users, seal};
+use crate::settings::{
+    Handed, Listen, ListenAddress, LogFormat, Settings, Surroundings, render, seal,
+};
 use anyhow::{Context, Result, anyhow};
 use link::control::Role;
 use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid};
@@ -42,8 +44,11 @@ impl Prepared {
                 *count = by_cores;
             }
         }
-        let accounts = settings.local.users == Users::System;
-        let surroundings = Surroundings::collect(Path::new("/"), accounts);
+        let user = rustix::process::geteuid();
+        let surroundings = Surroundings::of(&settings, (!user.is_root()).then(|| user.as_raw()));
+        if let Some(problem) = settings.postmaster_problem(&surroundings) {
+            return Err(anyhow!(render(&[problem]).trim_end().to_owned()));
+        }
         Ok(Prepared { settings, surroundings })
     }
 
@@ -64,7 +69,7 @@ impl Prepared {
 
     /// Where clients can reach us, for people.
     pub fn addresses(&self) -> String {
-        let one = |listen: &crate::settings::Listen| match &listen.address {
+        let one = |listen: &Listen| match &listen.address {
             ListenAddress::Tcp(address) => address.to_string(),
             ListenAddress::Unix(path) => format!("unix:{}", path.display()),
         };
@@ -89,7 +94,7 @@ impl Prepared {
     /// Makes directories and binds ports.
     pub fn supplies(&self) -> Result<Supplies> {
         let listen = self.settings.listen.iter();
-        let listeners = listen.map(|listen| ports::bind_patiently(&listen.address));
+        let listeners = listen.map(ports::bind_patiently);
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         self.with_listeners(listeners, None)
     }
@@ -104,10 +109,15 @@ impl Prepared {
         }
         let mut listeners = Vec::new();
         for listen in &self.settings.listen {
-            let same = |old: &crate::settings::Listen| old.address == listen.address;
+            let same = |old: &Listen| old.address == listen.address;
             listeners.push(match former.settings.listen.iter().position(same) {
-                Some(at) => clone_fd(&supplies.listeners[at])?,
-                None => ports::bind_at(&listen.address)?,
+                Some(at) => {
+                    if former.settings.listen[at].socket != listen.socket {
+                        ports::permit(listen)?;
+                    }
+                    clone_fd(&supplies.listeners[at])?
+                }
+                None => ports::bind_at(listen)?,
             });
         }
         self.with_listeners(listeners, supplies.admin.as_ref())

@@ -9,8 +9,9 @@ use super::socket::Socket;
 use super::{SCRATCH_BYTES, Shared};
 use crate::log::Verb;
 use link::receive::Refusal;
-use mail::{Durable, Enhanced, Envelope, Now, Origin, Recipient, Reply, allocation_bytes};
-use smtp::server::{BodyEnd, Event, Mail, Server, Session, Verdict};
+use mail::{Address, Durable, Enhanced, Envelope, Now, Origin, Recipient, Reply, allocation_bytes};
+use policy::{Client, Policy, Repeats};
+use smtp::server::{BodyEnd, DeliveredTo, Event, Mail, Server, Session, Verdict};
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Result};
 use std::net::IpAddr;
@@ -34,8 +35,6 @@ const SHORT_BYTES_MAX: usize = 1 << 10;
 const LMTP_REPLY_BYTES: usize = 160;
 /// A buffer of replies this large is given back when they are out.
 const REPLIES_BYTES_KEPT: usize = 4 << 10;
-/// Refused recipients of one session that are logged one by one; the rest is one line at its end.
-const REFUSALS_LOGGED_MAX: u64 = 100;
 /// How long DATA waits for a queue process that is being started again.
 const QUEUE_WAIT: Duration = Duration::from_secs(10);
 
@@ -44,6 +43,8 @@ pub struct Conversation {
     shared: Rc<Shared>,
     socket: Socket,
     client: Option<IpAddr>,
+    /// Its listener trusts it.
+    trusted: bool,
     /// The same for the log.
     whom: Box<str>,
     session: Session,
@@ -62,8 +63,6 @@ pub struct Conversation {
     promised: bool,
     helo: Box<str>,
     transaction: Option<Transaction>,
-    /// Recipients that were refused.
-    refused: u64,
     memory: Share,
 }
 
@@ -74,11 +73,13 @@ struct Transaction {
     recipients: Vec<Recipient>,
     /// What they take, the list included.
     recipients_bytes: usize,
+    repeats: Repeats,
 }
 
 impl Transaction {
     fn new(number: u64, mail: Mail) -> Transaction {
-        Transaction { number, staged: false, mail, recipients: Vec::new(), recipients_bytes: 0 }
+        let (recipients, repeats) = (Vec::new(), Repeats::default());
+        Transaction { number, staged: false, mail, recipients, recipients_bytes: 0, repeats }
     }
 
     /// What one recipient more takes.
@@ -90,7 +91,15 @@ impl Transaction {
             false => 0,
         };
         let reply = if lmtp { LMTP_REPLY_BYTES } else { 0 };
-        recipient.memory_bytes() - size_of::<Recipient>() + growth + reply
+        let own = recipient.memory_bytes() - size_of::<Recipient>();
+        own + growth + reply + Repeats::ENTRY_BYTES_MAX
+    }
+
+    /// Whether a mailbox of ours is a recipient already, in whatever spelling: it gets one copy, with the
+    /// parameters of the first time. If it is none yet, `push` has to follow.
+    fn had(&mut self, policy: &Policy, address: &Address) -> bool {
+        let before = &self.recipients;
+        self.repeats.had(policy, address, before.len(), |at| &before[at].address)
     }
 
     fn push(&mut self, recipient: Recipient, bytes: usize) {
@@ -121,7 +130,7 @@ impl Conversation {
         shared: Rc<Shared>,
         server: Arc<Server>,
         socket: Socket,
-        client: Option<IpAddr>,
+        client: Client,
     ) -> Conversation {
         let now = shared.clock.now();
         let session = Session::new(server, now);
@@ -129,8 +138,9 @@ impl Conversation {
         Conversation {
             shared,
             socket,
-            client,
-            whom: whom(client),
+            client: client.address,
+            trusted: client.trusted,
+            whom: whom(client.address),
             session,
             now,
             alarm: Alarm::new(),
@@ -141,7 +151,6 @@ impl Conversation {
             promised: false,
             helo: "".into(),
             transaction: None,
-            refused: 0,
             memory,
         }
     }
@@ -150,7 +159,6 @@ impl Conversation {
     pub async fn run(mut self) {
         let ended = self.talk().await;
         self.give_up();
-        self.log_refused();
         if ended.is_ok() {
             self.linger().await;
         }
@@ -211,11 +219,6 @@ impl Conversation {
         F: Future<Output = ()>,
     {
         self.count();
-        // Also a client that always has more to say comes to the end of its time.
-        self.session.handle_timeout(self.now);
-        if self.session.is_closed() {
-            return Ok(());
-        }
         if let Some(at) = self.session.next_wakeup() {
             self.alarm.ring_by(at, &self.shared.clock);
         }
@@ -363,41 +366,34 @@ impl Conversation {
     }
 
     fn rcpt(&mut self, recipient: Recipient) {
-        let verdict = self.shared.judge(self.client, &recipient.address);
+        let client = Client { address: self.client, trusted: self.trusted };
+        let verdict = self.shared.judge(client, &recipient.address);
         if let Some(reply) = verdict_reply(&verdict) {
-            self.log_refusal(&recipient, reply);
+            self.shared
+                .log
+                .event(Verb::Judge)
+                .client(&self.whom)
+                .text("helo", &self.helo)
+                .from(self.sender())
+                .to(&recipient.address)
+                .reply(reply)
+                .status("refused")
+                .emit();
         } else if !self.keep(recipient) {
             return self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
         }
         self.answer(verdict);
     }
 
-    fn log_refusal(&mut self, recipient: &Recipient, reply: &Reply) {
-        self.refused += 1;
-        if self.refused <= REFUSALS_LOGGED_MAX {
-            let log = self.shared.log.event(Verb::Judge).client(&self.whom);
-            let log = log.text("helo", &self.helo).from(self.sender()).to(&recipient.address);
-            log.reply(reply).status("refused").emit();
-        }
-    }
-
-    /// One line for all refused recipients that had none of their own.
-    fn log_refused(&self) {
-        let more = self.refused.saturating_sub(REFUSALS_LOGGED_MAX);
-        if more > 0 {
-            let log = self.shared.log.event(Verb::Judge).client(&self.whom);
-            let log = log.text("helo", &self.helo).number("recipients", more);
-            log.status("refused").emit();
-        }
-    }
-
     /// Adds a recipient to the transaction, if there is room for it.
     fn keep(&mut self, recipient: Recipient) -> bool {
         self.count();
         let Some(transaction) = &mut self.transaction else { return true };
+        let policy = self.shared.policy.borrow();
+        let recipient = policy.as_delivered(recipient);
         let bytes = transaction.growth_bytes(&recipient, self.session.is_lmtp());
         let room = self.shared.has_room(bytes);
-        if room {
+        if room && !transaction.had(&policy, &recipient.address) {
             transaction.push(recipient, bytes);
         }
         room
@@ -455,6 +451,10 @@ impl Conversation {
         self.send(false)?;
         let Some(transaction) = self.transaction.take() else { return Ok(Next::Close) };
         faults::reach(Point::EndOfData);
+        if self.has_gone_in_a_circle(&transaction, &end.delivered_to) {
+            self.refuse_loop(&transaction);
+            return Ok(Next::GoOn);
+        }
         let number = transaction.number;
         let arrival = Arrival::of(&transaction, end.bytes);
         let envelope = self.envelope(transaction, end.eight_bit);
@@ -481,6 +481,23 @@ impl Conversation {
             }
         }
         Ok(Next::GoOn)
+    }
+
+    fn has_gone_in_a_circle(&self, transaction: &Transaction, seen: &DeliveredTo) -> bool {
+        let policy = self.shared.policy.borrow();
+        !seen.is_empty() && policy.is_loop(&transaction.recipients, |address| seen.names(address))
+    }
+
+    /// Refuses a message that its recipient has had: nobody else hears of it.
+    fn refuse_loop(&mut self, transaction: &Transaction) {
+        if transaction.staged {
+            self.shared.promises.unstage(transaction.number);
+        }
+        let text = "Error: mail loop, delivered to this recipient before";
+        let reply = Reply::new(554, Enhanced(5, 4, 6), text);
+        let log = self.shared.log.event(Verb::Judge).client(&self.whom);
+        log.from(&transaction.mail.sender).reply(&reply).status("refused").emit();
+        self.session.refuse(&reply, self.now);
     }
 
     /// Says the final `250`: the proof is spent here.

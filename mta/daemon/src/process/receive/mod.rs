@@ -27,7 +27,7 @@ use link::control::{FromMaster, Role, ToMaster};
 use mail::{Address, Enhanced, Reply};
 use memory::Memory;
 pub(crate) use memory::SESSION_BYTES_MIN;
-use policy::ConnectionLimits;
+use policy::{Client, ConnectionLimits};
 use promises::Promises;
 use rustix::net::sockopt::socket_acceptconn;
 use smtp::server::{Server, Verdict};
@@ -72,11 +72,13 @@ pub struct Shared {
 
 /// One listener as it is in force.
 pub struct Listening {
-    /// For clients in `relay.from`.
+    /// For clients that may send to anywhere.
     trusted: Arc<Server>,
     /// For all others.
     strangers: Arc<Server>,
     limits: ConnectionLimits,
+    /// The settings say so of all its clients.
+    all_trusted: bool,
 }
 
 impl Listening {
@@ -119,7 +121,7 @@ impl Shared {
         self.guests.enter(client, limits, trusted)
     }
 
-    fn is_trusted(&self, client: Option<IpAddr>) -> bool {
+    fn is_trusted(&self, client: Client) -> bool {
         self.policy.borrow().is_trusted(client)
     }
 
@@ -129,7 +131,7 @@ impl Shared {
     }
 
     /// May this client send to this recipient?
-    fn judge(&self, client: Option<IpAddr>, recipient: &Address) -> Verdict {
+    fn judge(&self, client: Client, recipient: &Address) -> Verdict {
         match self.policy.borrow().recipient(client, recipient) {
             policy::Verdict::Accept => Verdict::Accept,
             policy::Verdict::Defer(reply) => Verdict::Defer(reply),
@@ -270,7 +272,8 @@ fn listening(handed: &Handed, listen: &Listen, connections_possible: u32) -> Lis
         connections_per_client_max: share(limits.connections_per_client_max),
     };
     let server = |trusted| Server::new(settings.smtp(listen, trusted));
-    Listening { trusted: server(true), strangers: server(false), limits }
+    let all_trusted = listen.socket.trusted;
+    Listening { trusted: server(true), strangers: server(false), limits, all_trusted }
 }
 
 async fn watch(shared: Rc<Shared>, fd: OwnedFd, unix: bool, listening: Rc<Listening>) {
@@ -299,8 +302,9 @@ async fn watch(shared: Rc<Shared>, fd: OwnedFd, unix: bool, listening: Rc<Listen
 
 fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client: Option<IpAddr>) {
     faults::reach(Point::Accepted);
+    let client = Client { address: client, trusted: listening.all_trusted };
     let trusted = shared.is_trusted(client);
-    match shared.enter(listening.limits, client, trusted) {
+    match shared.enter(listening.limits, client.address, trusted) {
         Ok(stay) => {
             let server = listening.server(trusted);
             let mut conversation = Conversation::new(shared.clone(), server, socket, client);
@@ -313,7 +317,7 @@ fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client:
             let mut goodbye = Vec::new();
             reply.encode(&mut goodbye);
             let _ = socket.try_write(&goodbye);
-            let log = shared.log.event(Verb::Receive).client(&conversation::whom(client));
+            let log = shared.log.event(Verb::Receive).client(&conversation::whom(client.address));
             log.reply(&reply).status("refused").emit();
         }
     }
