@@ -3,17 +3,23 @@
 //! Must never call a step passed that did not run.
 
 use anyhow::Result;
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What has passed, and what has failed, by name.
+/// Names the file to which a test that cannot run here appends its line (`proof/needs`).
+const SKIPPED_FILE: &str = "POSTHASTE_TEST_SKIPPED";
+
+/// What has passed, and what has failed or was skipped, by name.
 #[derive(Default)]
 struct Sum {
     passed: u64,
     failed: u64,
     names: Vec<String>,
+    /// The lines of tests that this machine cannot run, once each.
+    skipped: BTreeSet<String>,
 }
 
 /// Runs all steps, the later ones also when an earlier one has failed; true if none has. The sum
@@ -33,8 +39,9 @@ pub fn run(root: &Path, without_deny: bool) -> Result<bool> {
     sum.step(root, "counts", &["xtask", "counts"]);
     sum.tests(root)?;
     println!();
+    sum.skipped.iter().for_each(|line| println!("{line}"));
     sum.names.iter().for_each(|name| println!("failed: {name}"));
-    println!("{} passed, {} failed", sum.passed, sum.failed);
+    println!("{}", sum.line());
     Ok(sum.failed == 0)
 }
 
@@ -63,7 +70,10 @@ impl Sum {
         let arguments = ["test", "--workspace", "--all-targets", "--no-fail-fast"];
         println!("== tests: cargo {}", arguments.join(" "));
         let start = Instant::now();
-        let mut child = cargo(root).args(arguments).stdout(Stdio::piped()).spawn()?;
+        let skipped = tempfile::NamedTempFile::new()?;
+        let mut command = cargo(root);
+        command.args(arguments).env(SKIPPED_FILE, skipped.path());
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
         let failed_before = self.failed;
         if let Some(output) = child.stdout.take() {
             for line in BufReader::new(output).lines() {
@@ -73,11 +83,27 @@ impl Sum {
             }
         }
         let well = child.wait()?.success();
+        self.skip(&std::fs::read_to_string(skipped.path())?);
         println!("== tests ended after {} s", start.elapsed().as_secs());
         if !well && self.failed == failed_before {
             self.fail("tests: they did not build, or one of them ended the program".into());
         }
         Ok(())
+    }
+
+    /// Takes the tests of these lines out of what has passed: the test harness knows of no other end.
+    fn skip(&mut self, lines: &str) {
+        self.skipped.extend(lines.lines().map(String::from));
+        self.passed = self.passed.saturating_sub(self.skipped.len() as u64);
+    }
+
+    /// The last line. Nothing is said of skipped tests if there is none.
+    fn line(&self) -> String {
+        let sum = format!("{} passed, {} failed", self.passed, self.failed);
+        match self.skipped.len() {
+            0 => sum,
+            skipped => format!("{sum}, {skipped} skipped"),
+        }
     }
 
     fn count(&mut self, line: &str) {
@@ -112,6 +138,16 @@ fn cargo(root: &Path) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_skipped_test_has_not_passed_and_is_counted_once() {
+        let mut sum = Sum::default();
+        sum.count("test result: ok. 11 passed; 0 failed; 0 ignored; 0 measured");
+        assert_eq!(sum.line(), "11 passed, 0 failed");
+        let line = "SKIPPED storage::a: it needs root, for mount: this is another user\n";
+        sum.skip(&format!("{line}SKIPPED storage::b: it needs root\n{line}"));
+        assert_eq!(sum.line(), "9 passed, 0 failed, 2 skipped");
+    }
 
     #[test]
     fn the_counts_of_a_test_program_are_read_and_other_lines_are_not() {

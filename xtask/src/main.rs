@@ -1,4 +1,5 @@
-//! `cargo xtask ci | tidy | knobs | bounds | faults | counts | swarm | canary | fuzz`: what keeps the house in order.
+//! `cargo xtask ci | tidy | knobs | bounds | faults | counts | swarm | canary | fuzz | mutants`: what keeps the house in
+//! order.
 //!
 //! Must never be needed to build or to run Posthaste.
 
@@ -11,6 +12,7 @@ mod counts;
 mod faults;
 mod fuzz;
 mod knobs;
+mod mutants;
 mod swarm;
 mod tidy;
 
@@ -55,6 +57,8 @@ enum Task {
     Canary(canary::Chosen),
     /// Search for inputs that break a parser or a decoder; print what was run, reached and found
     Fuzz(fuzz::Options),
+    /// Change one thing at a time in a crate; its tests or the simulator's must notice
+    Mutants(mutants::Options),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +85,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Faults { check: false } => faults::write(&root).map(|()| true),
         Task::Counts(counts) => counts.run(&root),
         Task::Swarm(swarm) => swarm.run(&root),
+        Task::Mutants(options) => mutants::run(&root, &options),
         Task::Canary(chosen) => canary::run(&root, &chosen),
     }
 }

@@ -8,10 +8,10 @@ mod support;
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use support::{Daemon, Script, Setup, Sink, free_port, token, until};
+use support::{Daemon, Script, Setup, Sink, free_port, postfix_tool, token, until};
 
 struct Place {
     daemon: Daemon,
@@ -113,20 +113,6 @@ fn swaks_pipelined_and_not() {
             .args(options));
         assert!(place().sink.wait(&token).text().contains("X-Token: swaks"));
         place().daemon.wait_in_mailbox("c", &token);
-    }
-}
-
-/// A tool of Postfix's: installed, or as `./check` unpacked it.
-fn postfix_tool(name: &str) -> Command {
-    let unpacked = std::env::var_os("POSTHASTE_TEST_POSTFIX").map(PathBuf::from);
-    let installed = Path::new("/usr/sbin").join(name);
-    match unpacked {
-        Some(root) if root.join("usr/sbin").join(name).exists() => {
-            let mut command = Command::new(root.join("usr/sbin").join(name));
-            command.env("LD_LIBRARY_PATH", root.join("usr/lib/postfix"));
-            command
-        }
-        _ => Command::new(installed),
     }
 }
 

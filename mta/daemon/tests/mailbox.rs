@@ -5,8 +5,8 @@
 
 use daemon::mailbox::{Alarm, Base, Delivery, Format, Mailbox, Message, Scene};
 use mail::{Address, Enhanced, Outcome, ReversePath, Wall};
+use needs::Need;
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -245,8 +245,7 @@ fn r210_a_mailbox_that_others_may_write_to_gets_nothing_but_an_alarm() {
 #[test]
 fn r210_a_mailbox_of_somebody_else_gets_nothing_but_an_alarm() {
     use std::os::unix::fs::chown;
-    if !rustix::process::geteuid().is_root() {
-        skipped("r210_a_mailbox_of_somebody_else_gets_nothing_but_an_alarm", "other users");
+    if !needs::met(&[Need::Root("other users")]) {
         return;
     }
     for format in [Format::Maildir, Format::Mbox] {
@@ -269,12 +268,6 @@ fn r210_a_mailbox_of_somebody_else_gets_nothing_but_an_alarm() {
     chown(dir.path(), None, Some(MAIL)).unwrap();
     set_mode(dir.path(), 0o2775);
     assert_eq!(alarms_of(&base(dir.path()), Format::Mbox), []);
-}
-
-/// Tells past the capture of the test harness that a test was not made.
-fn skipped(name: &str, why: &str) {
-    let line = format!("SKIPPED {name}: it needs root, for {why}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 #[test]
@@ -399,28 +392,19 @@ fn a_large_message_goes_to_all_its_mailboxes_byte_for_byte() {
 struct Small(tempfile::TempDir);
 
 impl Small {
-    /// `None` where we may not mount: run by root that is a failure, by anybody else a line on
-    /// standard error past the capture of the test harness.
+    /// `None` if we may not mount; the test is skipped then.
     fn mount(options: &str) -> Option<Small> {
         Small::mount_at(tempfile::tempdir().unwrap(), options)
     }
 
     fn mount_at(dir: tempfile::TempDir, options: &str) -> Option<Small> {
-        let out = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
-            .arg(dir.path())
-            .output()
-            .ok()?;
-        if out.status.success() {
-            return Some(Small(dir));
+        if !needs::met(&[Need::Root("mount"), Need::Mounts]) {
+            return None;
         }
-        let asked_not_to = std::env::var_os("POSTHASTE_TEST_NO_ROOT").is_some();
-        let root = rustix::process::geteuid().is_root();
-        assert!(!root || asked_not_to, "mount: {}", String::from_utf8_lossy(&out.stderr));
-        let name = std::thread::current().name().unwrap_or("a test").to_string();
-        let line = format!("SKIPPED {name}: it needs root, for mount\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
-        None
+        let arguments = ["-t", "tmpfs", "-o", options, "tmpfs"];
+        let out = Command::new("mount").args(arguments).arg(dir.path()).output().unwrap();
+        assert!(out.status.success(), "mount: {}", String::from_utf8_lossy(&out.stderr));
+        Some(Small(dir))
     }
 }
 

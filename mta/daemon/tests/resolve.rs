@@ -30,8 +30,7 @@ impl Dnsmasq {
     /// Knows all of `test`, refuses the rest.
     fn start(records: &[String]) -> Option<Dnsmasq> {
         let tool = "/usr/sbin/dnsmasq";
-        if !std::path::Path::new(tool).exists() {
-            eprintln!("{tool} is not installed: nothing was shown");
+        if !needs::met(&[needs::Need::Program(tool)]) {
             return None;
         }
         let port = free_port();

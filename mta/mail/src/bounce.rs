@@ -2,7 +2,8 @@
 //! 6533), as complete messages with their envelope.
 //!
 //! Must never answer the null sender, never tell a recipient's sender what was not asked for with
-//! NOTIFY, and never let a peer's or a client's text become a header, a field or a boundary.
+//! NOTIFY, and never let a peer's or a client's text become a header, a field or a boundary. Must
+//! never make a notice whose text about recipients is longer than `NOTICE_TEXT_BYTES_MAX`.
 
 mod original;
 mod status;
@@ -52,7 +53,8 @@ pub struct Notice<'a> {
     pub id: MessageId,
     /// The envelope of the original message.
     pub envelope: &'a Envelope,
-    /// Index in the envelope, and the evidence. At most `NOTICE_RECIPIENTS_MAX` is sensible.
+    /// Index in the envelope, and the evidence. The notice tells of the first ones, as many as fit;
+    /// further notices tell of the others.
     pub recipients: &'a [(u32, Report)],
     /// How much of the original is in `original`: what `part` told.
     pub part: Part,
@@ -76,6 +78,35 @@ pub struct Bounce {
 /// Recipients in one notice; whoever has more sends several notices, so that none is unbounded.
 pub const NOTICE_RECIPIENTS_MAX: usize = 1_000;
 
+/// What a notice says about its recipients, for people and for machines, is at most this long, in
+/// bytes, unless one recipient alone takes more.
+pub const NOTICE_TEXT_BYTES_MAX: usize = 384 << 10;
+
+/// The longest reply that a notice shows, in bytes,
+const REPLY_BYTES_MAX: usize = 4_096;
+/// and the length up to which each of many is shown.
+const REPLY_BYTES_MIN: usize = 512;
+/// Within these two, all replies of a notice share this.
+const REPLIES_BYTES_MAX: usize = 64 << 10;
+
+// Replies are shown twice: to people and to machines.
+const _: () = assert!(2 * REPLIES_BYTES_MAX < NOTICE_TEXT_BYTES_MAX);
+const _: () = assert!(2 * 2 * REPLY_BYTES_MAX <= REPLIES_BYTES_MAX);
+
+/// What a notice says about its recipients, and how many of those it was given that covers.
+struct Told {
+    /// For people.
+    words: String,
+    /// For machines.
+    fields: String,
+    /// Entries of `Notice::recipients`.
+    entries: usize,
+    /// Replies were cut to this length, in bytes.
+    reply_bytes_max: usize,
+    /// At least one was.
+    is_cut: bool,
+}
+
 /// How much of a message of `bytes` a notice returns (RFC 3461 4.3): all of it only in a bounce,
 /// where the sender did not ask for headers only, and only up to `bounce_bytes_max`.
 pub fn part(kind: Kind, envelope: &Envelope, bytes: u64, bounce_bytes_max: u64) -> Part {
@@ -95,20 +126,67 @@ pub fn is_wanted(kind: Kind, notify: Notify) -> bool {
 /// Makes the notice; `None` where nobody is to be told: the sender is null (RFC 5321 4.5.5), or
 /// no recipient's NOTIFY asks for it.
 pub fn bounce(notice: &Notice<'_>) -> Option<Bounce> {
-    let ReversePath::Address(sender) = &notice.envelope.sender else { return None };
-    let told: Vec<(&Recipient, &Report)> = notice
-        .recipients
-        .iter()
-        .filter_map(|(index, report)| {
-            let recipient = notice.envelope.recipients.get(*index as usize)?;
-            is_wanted(notice.kind, recipient.notify).then_some((recipient, report))
-        })
-        .collect();
-    if told.is_empty() {
-        return None;
+    first_bounce(notice).0
+}
+
+/// Makes the first notice of those that the recipients need, and says of how many it tells: at
+/// least one, if there is one.
+pub fn first_bounce(notice: &Notice<'_>) -> (Option<Bounce>, usize) {
+    let ReversePath::Address(sender) = &notice.envelope.sender else {
+        return (None, notice.recipients.len());
+    };
+    let entries = notice.recipients.len().min(NOTICE_RECIPIENTS_MAX);
+    let notice = &Notice { recipients: &notice.recipients[..entries], ..*notice };
+    if wanted(notice).next().is_none() {
+        return (None, entries);
     }
-    let form = Form::of(notice.envelope, sender, &told);
-    let bytes = assemble(notice, sender, &told, form);
+    let form = Form::of(notice.envelope, sender, wanted(notice).map(|(_, recipient, _)| recipient));
+    let told = tell(notice, form);
+    let entries = told.entries;
+    (Some(finished(notice, sender, told, form)), entries)
+}
+
+/// The recipients that are told of: their place among those given, and the evidence.
+fn wanted<'a>(
+    notice: &Notice<'a>,
+) -> impl Iterator<Item = (usize, &'a Recipient, &'a Report)> + use<'a> {
+    let (kind, envelope) = (notice.kind, notice.envelope);
+    notice.recipients.iter().enumerate().filter_map(move |(at, (index, report))| {
+        let recipient = envelope.recipients.get(*index as usize)?;
+        is_wanted(kind, recipient.notify).then_some((at, recipient, report))
+    })
+}
+
+/// Writes about one recipient after the other until the notice is full.
+fn tell(notice: &Notice<'_>, form: Form) -> Told {
+    let share = REPLIES_BYTES_MAX / notice.recipients.len().max(1);
+    let reply_bytes_max = share.clamp(REPLY_BYTES_MIN, REPLY_BYTES_MAX);
+    let mut told = Told {
+        words: String::new(),
+        fields: String::new(),
+        entries: notice.recipients.len(),
+        reply_bytes_max,
+        is_cut: false,
+    };
+    for (at, recipient, report) in wanted(notice) {
+        let before = (told.words.len(), told.fields.len());
+        words::recipient(&mut told.words, notice.kind, recipient, report, reply_bytes_max, form);
+        status::recipient(&mut told.fields, notice, recipient, report, reply_bytes_max, form);
+        if before.0 > 0
+            && words::encoded_len(&told.words, form) + told.fields.len() > NOTICE_TEXT_BYTES_MAX
+        {
+            told.words.truncate(before.0);
+            told.fields.truncate(before.1);
+            told.entries = at;
+            break;
+        }
+        told.is_cut |= report.reply.text.len() > reply_bytes_max;
+    }
+    told
+}
+
+fn finished(notice: &Notice<'_>, sender: &Address, told: Told, form: Form) -> Bounce {
+    let bytes = assemble(notice, sender, told, form);
     let eight_bit = !bytes.is_ascii();
     let envelope = Envelope {
         sender: ReversePath::Null,
@@ -122,7 +200,7 @@ pub fn bounce(notice: &Notice<'_>) -> Option<Bounce> {
         // RFC 3461 6.1: the only NOTIFY that a notice may carry.
         recipients: vec![Recipient { address: sender.clone(), notify: Notify::NEVER, orcpt: None }],
     };
-    Some(Bounce { envelope, bytes })
+    Bounce { envelope, bytes }
 }
 
 /// Which alphabet the notice may use. A notice needs SMTPUTF8 on its way only if its own
@@ -139,10 +217,14 @@ enum Form {
 }
 
 impl Form {
-    fn of(envelope: &Envelope, sender: &Address, told: &[(&Recipient, &Report)]) -> Form {
+    fn of<'a>(
+        envelope: &Envelope,
+        sender: &Address,
+        mut told: impl Iterator<Item = &'a Recipient>,
+    ) -> Form {
         if !sender.is_ascii() {
             Form::Utf8
-        } else if envelope.smtputf8 || told.iter().any(|(r, _)| !r.address.is_ascii()) {
+        } else if envelope.smtputf8 || told.any(|recipient| !recipient.address.is_ascii()) {
             Form::Utf8Encoded
         } else {
             Form::Ascii
@@ -150,16 +232,11 @@ impl Form {
     }
 }
 
-fn assemble(
-    notice: &Notice<'_>,
-    sender: &Address,
-    told: &[(&Recipient, &Report)],
-    form: Form,
-) -> Vec<u8> {
-    let words = words::words(notice, told, form);
-    let status = status::status(notice, told, form);
+fn assemble(notice: &Notice<'_>, sender: &Address, told: Told, form: Form) -> Vec<u8> {
+    let words = words::words(notice, &told, form);
+    let status = status::status(notice, &told);
     let original = original_part(notice, form);
-    let name = name(notice, told);
+    let name = name(notice);
     let boundary = boundary(&name, [words.as_bytes(), status.as_bytes(), &original.body]);
     let mut out = head(notice, sender, &name, &boundary, form).into_bytes();
     let mut part = |headers: String, body: &[u8]| {
@@ -199,7 +276,7 @@ fn head(notice: &Notice<'_>, sender: &Address, name: &str, boundary: &str, form:
 }
 
 /// A name that no other notice has: the queue id, what is told, about whom first, and when.
-fn name(notice: &Notice<'_>, told: &[(&Recipient, &Report)]) -> String {
+fn name(notice: &Notice<'_>) -> String {
     let word = match notice.kind {
         Kind::Failed => "failed",
         Kind::Delayed => "delayed",
@@ -207,7 +284,6 @@ fn name(notice: &Notice<'_>, told: &[(&Recipient, &Report)]) -> String {
         Kind::Delivered => "delivered",
     };
     let first = notice.recipients.first().map_or(0, |(index, _)| *index);
-    debug_assert!(!told.is_empty());
     format!("{}.{word}.{first}.{}", notice.id, notice.now.micros())
 }
 

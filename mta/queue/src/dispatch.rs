@@ -297,7 +297,17 @@ impl Queue {
         }
     }
 
+    /// Gives the scheduler back the attempts that wait for a process.
+    pub(crate) fn withdraw_waiting(&mut self, now: Now) {
+        for (attempt, _) in std::mem::take(&mut self.senders.waiting) {
+            self.scheduler.withdraw(attempt.attempt, now);
+        }
+    }
+
     fn hand_out_waiting(&mut self, now: Now) {
+        if self.holds_back(now) {
+            return;
+        }
         for _ in 0..self.senders.waiting.len() {
             let Some((attempt, hop)) = self.senders.waiting.pop_front() else { return };
             match self.senders.choose(&hop, attempt.destination.0) {

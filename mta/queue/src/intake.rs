@@ -156,7 +156,7 @@ impl Queue {
         now: Now,
     ) -> Result<(), spool::Refusal> {
         if !last.is_empty() {
-            self.spool.stage(transaction, last)?;
+            self.spool.stage_last(transaction, last)?;
         }
         let hostname = &self.settings.hostname;
         let mut prefix = Vec::new();

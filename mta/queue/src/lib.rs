@@ -15,12 +15,14 @@
 mod admin;
 mod dispatch;
 mod intake;
+mod parts;
 mod reads;
 mod record;
 mod restore;
 mod shelf;
 
 pub use dispatch::SenderKey;
+pub use parts::Parts;
 pub use reads::{Read, ReadDone, ReadFor, perform};
 pub use restore::Restore;
 
@@ -100,6 +102,16 @@ pub enum Logged {
     },
     /// The spool's alarm.
     Alarm(spool::Alarm),
+    /// A write or sync has failed. Until one works no attempt begins; these may be made twice if the
+    /// machine ends before.
+    WritesFail {
+        /// Recipients that are with sending processes.
+        in_flight: u64,
+        /// Recipients whose outcome is known, but not durable.
+        unsynced: u64,
+    },
+    /// A write has worked again.
+    WritesWork,
     /// A body could not be read: the message is held.
     Damaged {
         /// Which.
@@ -127,6 +139,8 @@ pub struct Queue {
     own_origin: u64,
     own_number: u64,
     counters: Counters,
+    /// The last write has failed, as the log was told.
+    failing: bool,
 }
 
 /// Figures for `status`; since the start of this process.
@@ -152,9 +166,13 @@ pub struct Counters {
 /// of ours, but no longer than this.
 const SENDERS_WAIT: Duration = Duration::from_secs(2);
 
-/// Results that are known and not yet durable, because the disk fails or does not come back. With so
+/// Groups of outcomes that are known and not yet durable, because the disk does not keep up. With so
 /// many, no new attempts begin: what is delivered and not recorded is delivered again after a crash.
 const UNRECORDED_RESULTS_MAX: usize = 2048;
+
+/// A commit that takes longer than this is taken for one that may fail: until it has ended, no
+/// attempt begins. Even a slow disk that works needs less.
+const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Queue {
     /// `own_origin` is drawn at random; `senders` is how many sending processes there will be.
@@ -183,6 +201,7 @@ impl Queue {
             own_origin,
             own_number: 0,
             counters: Counters::default(),
+            failing: false,
         }
     }
 
@@ -261,6 +280,7 @@ impl Queue {
     pub fn advance(&mut self, now: Now) {
         loop {
             let moved = self.advance_spool(now) | self.advance_scheduler(now);
+            self.watch_writes(now);
             if !moved && !self.advance_snapshot(now) {
                 return self.senders.tell(now.monotonic);
             }
@@ -302,6 +322,9 @@ impl Queue {
         if moved {
             self.receivers.credit();
         }
+        if moved || self.records.retry_due().is_some_and(|at| at <= now.monotonic) {
+            self.record_stalled(now);
+        }
         moved
     }
 
@@ -325,8 +348,38 @@ impl Queue {
     }
 
     fn next_of_scheduler(&mut self, now: Now) -> Option<scheduler::Output> {
-        self.scheduler.pause(self.records.unrecorded() >= UNRECORDED_RESULTS_MAX);
+        let records = &self.records;
+        let full = records.unrecorded() >= UNRECORDED_RESULTS_MAX || records.is_full();
+        let (attempts, notices) = (full || self.holds_back(now), full || records.tells_enough());
+        self.scheduler.pause(attempts, notices);
         self.scheduler.poll(now)
+    }
+
+    /// Whether outcomes cannot be recorded: the last write or sync has failed and none has worked
+    /// since, or one takes so long that it may fail. No attempt goes to a process then: what is
+    /// delivered meanwhile is delivered again after a crash.
+    pub(crate) fn holds_back(&self, now: Now) -> bool {
+        let since = self.spool.committing_since();
+        self.spool.is_failing()
+            || since.is_some_and(|since| now.monotonic.since(since) >= COMMIT_TIME_MAX)
+    }
+
+    /// Takes back what has not reached a process when writes begin to fail, and says in the log how
+    /// many recipients may get their mail twice if the machine ends before a write works again.
+    fn watch_writes(&mut self, now: Now) {
+        if self.holds_back(now) {
+            self.withdraw_waiting(now);
+        }
+        let failing = self.spool.is_failing();
+        if std::mem::replace(&mut self.failing, failing) == failing {
+            return;
+        }
+        let in_flight = self.scheduler.recipients_in_flight() as u64;
+        let unsynced = self.records.outcomes();
+        self.log(match failing {
+            true => Logged::WritesFail { in_flight, unsynced },
+            false => Logged::WritesWork,
+        });
     }
 
     /// What the driver is to do next.
@@ -339,7 +392,8 @@ impl Queue {
         // Until the sending processes have reported the scheduler is not asked, so what is due
         // there must not wake us again and again.
         let next = self.senders.hello_due().or_else(|| self.scheduler.next_wakeup());
-        [self.spool.next_wakeup(), next, self.senders.tell_due()].into_iter().flatten().min()
+        let others = [next, self.senders.tell_due(), self.records.retry_due()];
+        self.spool.next_wakeup().into_iter().chain(others.into_iter().flatten()).min()
     }
 
     /// Whether something is on its way that a stopping process should wait for; begins nothing.

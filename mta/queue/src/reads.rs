@@ -4,13 +4,14 @@
 //! Must never give a byte away whose checksum was not right.
 
 use crate::dispatch::SenderKey;
+use crate::parts::Parts;
 use crate::record::Acknowledgements;
 use crate::shelf::Opened;
 use crate::{Logged, Queue};
 use bytes::{Bytes, BytesMut};
 use link::send::INLINE_BYTES_MAX;
 use mail::{Enhanced, Envelope, MessageId, NextHop, Now, Outcome, Reply, Report, Stage};
-use scheduler::{Attempt, Record};
+use scheduler::Attempt;
 use spool::{Plan, ReadError, StoredMessage, read_chunk, read_message};
 use std::rc::Rc;
 use world::Disk;
@@ -33,7 +34,7 @@ pub enum ReadFor {
     /// A notice about the message.
     Notice {
         /// What is to be recorded with it.
-        record: Record,
+        parts: Parts,
         /// Who waits for the recording.
         acknowledgements: Acknowledgements,
     },
@@ -172,11 +173,14 @@ impl Queue {
         match what {
             ReadFor::Attempt { key, attempt, hop } => {
                 self.shelf.put(message, opened.clone());
+                if self.holds_back(now) {
+                    self.senders.forget(key, attempt.attempt);
+                    return self.scheduler.withdraw(attempt.attempt, now);
+                }
                 self.send_attempt(key, attempt, hop, &opened, now);
             }
-            ReadFor::Notice { record, acknowledgements } => {
-                self.record_with_notices(record, acknowledgements, &opened, &content, now);
-                self.record_behind(message, now);
+            ReadFor::Notice { parts, acknowledgements } => {
+                self.record_read(parts, acknowledgements, Some((&opened, &content)), now);
             }
             ReadFor::Fetch { key, attempt, offset, .. } => {
                 if let Some(end) = self.senders.end(key) {
@@ -191,11 +195,9 @@ impl Queue {
         match what {
             ReadFor::Attempt { key, attempt, .. } => self.not_attempted(key, &attempt, text, now),
             // The outcome counts more than the notice, which cannot be made.
-            ReadFor::Notice { record, acknowledgements } => {
-                let text = format!("no notice could be made: {text}");
-                self.log(Logged::Damaged { message, text });
-                self.submit(Vec::new(), record.changes, acknowledgements, now);
-                self.record_behind(message, now);
+            ReadFor::Notice { parts, acknowledgements } => {
+                self.no_notice(message, text);
+                self.record_read(parts, acknowledgements, None, now);
             }
             ReadFor::Fetch { key, attempt, .. } => {
                 if let Some(end) = self.senders.end(key) {

@@ -1,27 +1,38 @@
 //! Outcomes and the notices they call for, each pair in one group: a failed recipient's outcome
 //! and its bounce are durable together or not at all.
 //!
-//! Must never tell a sending process or an operator that something is recorded before it is.
+//! Must never tell a sending process or an operator that something is recorded before it is, and
+//! never forget a record that the spool refuses: it is kept, in order, and handed in again.
 
 use crate::dispatch::SenderKey;
 use crate::intake::Pending;
+use crate::parts::{Manner, Parts, outcomes};
 use crate::reads::ReadFor;
 use crate::shelf::Opened;
 use crate::{Logged, Output, Queue};
 use bytes::Bytes;
 use link::admin::Answer;
 use link::send::INLINE_BYTES_MAX;
-use mail::bounce::{Bounce, Kind, NOTICE_RECIPIENTS_MAX};
-use mail::{Change, MessageId, Now, TransactionId};
-use scheduler::{Notice, NoticeKind, Record};
-use spool::Ticket;
+use mail::bounce::{Bounce, Kind, Part};
+use mail::{Change, Instant, MessageId, Now, Report, TransactionId};
+use scheduler::{NoticeKind, Record};
+use spool::{Refusal, Ticket};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Names what is told once everything that it called for is recorded.
 pub(crate) type Acknowledgement = u64;
 /// All that wait for one record.
 pub(crate) type Acknowledgements = Vec<Acknowledgement>;
+
+/// Messages whose notices wait for a read or for room in the spool: with so many, nothing new is
+/// given up or bounced by its route.
+const TELLING_MAX: usize = 64;
+/// With so many that wait for room, no attempt begins either.
+const STALLED_MAX: usize = 64;
+/// What the spool refused is handed in again at the latest after this.
+const STALL_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What is on its way into the spool.
 #[derive(Debug, Default)]
@@ -30,16 +41,33 @@ pub(crate) struct Records {
     waiting: HashMap<Acknowledgement, Waiting>,
     /// Results of which the scheduler has not yet given all records.
     fresh: BTreeMap<MessageId, Vec<Acknowledgement>>,
-    tickets: HashMap<Ticket, Acknowledgements>,
-    /// Messages that are being read for a notice, each with what came after the record that the
-    /// notice belongs to. At most a few for each recipient.
+    tickets: HashMap<Ticket, Group>,
+    /// Recipients in `tickets` whose outcome is final.
+    outcomes: u64,
+    /// Messages with a record that waits for a read or for room, each with what came after that
+    /// record. At most a few for each recipient.
     behind: HashMap<MessageId, VecDeque<(Record, Acknowledgements)>>,
+    /// What is left of records that the spool had no room for, oldest first.
+    stalled: VecDeque<(Parts, Acknowledgements)>,
+    /// When the first of them is handed in again, if nothing becomes durable before.
+    retry_at: Option<Instant>,
+}
+
+/// A group that the spool has and that is not durable.
+#[derive(Debug)]
+struct Group {
+    acknowledgements: Acknowledgements,
+    outcomes: u64,
+    /// The message that ends with it.
+    retires: Option<MessageId>,
+    /// The notice in it, for the log.
+    notice: Option<Box<Logged>>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     whom: Whom,
-    /// Records that are not durable yet, and one more for each message whose records have not
+    /// Groups that are not durable yet, and one more for each message whose records have not
     /// been counted.
     open: u32,
 }
@@ -51,6 +79,17 @@ pub(crate) enum Whom {
     Sender(SenderKey, Vec<u64>),
     /// An operator, with an action; the number of the question and its answer.
     Operator(u64, Box<Answer>),
+}
+
+/// How far a record came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Went {
+    /// The spool has all of it.
+    In,
+    /// Its message is being read.
+    Reads,
+    /// The spool has no room for the rest.
+    Stalled,
 }
 
 impl Records {
@@ -105,9 +144,43 @@ impl Records {
         fresh.clone()
     }
 
-    /// Groups handed in that are not durable yet and that somebody waits for.
+    /// Counts one group more that these wait for.
+    fn split(&mut self, acknowledgements: &Acknowledgements) {
+        for acknowledgement in acknowledgements {
+            if let Some(waiting) = self.waiting.get_mut(acknowledgement) {
+                waiting.open += 1;
+            }
+        }
+    }
+
+    /// Groups handed in that are not durable yet, and messages with records that are not handed in.
     pub fn unrecorded(&self) -> usize {
-        self.tickets.len()
+        self.tickets.len() + self.behind.len()
+    }
+
+    /// Recipients whose outcome is known, but not durable.
+    pub fn outcomes(&self) -> u64 {
+        let of_record = |(record, _): &(Record, Acknowledgements)| -> u64 {
+            record.changes.iter().map(outcomes).sum()
+        };
+        let behind = self.behind.values().flatten().map(of_record).sum::<u64>();
+        let stalled = self.stalled.iter().map(|(parts, _)| parts.outcomes()).sum::<u64>();
+        self.outcomes + behind + stalled
+    }
+
+    /// As many notices wait as should.
+    pub fn tells_enough(&self) -> bool {
+        !self.stalled.is_empty() || self.behind.len() >= TELLING_MAX
+    }
+
+    /// As many notices wait for room as may.
+    pub fn is_full(&self) -> bool {
+        self.stalled.len() >= STALLED_MAX
+    }
+
+    /// When what the spool refused is handed in again.
+    pub fn retry_due(&self) -> Option<Instant> {
+        self.retry_at.filter(|_| !self.stalled.is_empty())
     }
 
     /// Whether the spool has all records of this message that there are.
@@ -142,31 +215,58 @@ impl Queue {
         }
     }
 
-    /// One with notices first needs the message it is about.
-    fn record_next(&mut self, record: Record, acknowledgements: Acknowledgements, now: Now) {
-        for silent in &record.silent {
-            self.log(Logged::Silent { message: record.message, silent: silent.clone() });
+    fn record_next(&mut self, mut record: Record, acknowledgements: Acknowledgements, now: Now) {
+        for silent in std::mem::take(&mut record.silent) {
+            self.log(Logged::Silent { message: record.message, silent });
         }
-        if record.notices.is_empty() {
-            self.submit(Vec::new(), record.changes, acknowledgements, now);
-            return;
+        if Parts::is_one_group(&record) {
+            return self.submit(record.changes, acknowledgements, now);
         }
-        let message = record.message;
+        let parts = Parts::of(record);
+        // Who came first goes first.
+        if parts.tells() && !(self.records.stalled.is_empty() && self.spool.has_own_room()) {
+            return self.stall(parts, acknowledgements, now);
+        }
+        self.go_on_recording(parts, acknowledgements, now);
+    }
+
+    /// Hands in what is left of a record; if notices are to be made, the message that they are about
+    /// is needed first.
+    fn go_on_recording(&mut self, parts: Parts, waits: Acknowledgements, now: Now) -> Went {
+        if !parts.tells() {
+            return self.hand_in(parts, waits, None, now);
+        }
+        let message = parts.message;
         let whole = self.shelf.get(message).filter(|opened| opened.content.is_some()).cloned();
         match whole {
             Some(opened) => {
                 let original = opened.content.clone().unwrap_or_default();
-                self.record_with_notices(record, acknowledgements, &opened, &original, now);
+                self.hand_in(parts, waits, Some((&opened, &original)), now)
             }
             None => {
                 self.records.behind.entry(message).or_default();
-                self.read(message, ReadFor::Notice { record, acknowledgements }, now);
+                self.read(message, ReadFor::Notice { parts, acknowledgements: waits }, now);
+                Went::Reads
             }
         }
     }
 
-    /// The notice of a record has been made, or cannot be; what came behind it goes on.
-    pub(crate) fn record_behind(&mut self, message: MessageId, now: Now) {
+    /// The message that a record's notices are about has been read, or cannot be.
+    pub(crate) fn record_read(
+        &mut self,
+        parts: Parts,
+        acknowledgements: Acknowledgements,
+        original: Option<(&Opened, &[u8])>,
+        now: Now,
+    ) {
+        let message = parts.message;
+        if self.hand_in(parts, acknowledgements, original, now) == Went::In {
+            self.record_behind(message, now);
+        }
+    }
+
+    /// All of a record has been handed in; what came behind it goes on.
+    fn record_behind(&mut self, message: MessageId, now: Now) {
         let mut behind = self.records.behind.remove(&message).unwrap_or_default();
         while let Some((record, acknowledgements)) = behind.pop_front() {
             self.record_next(record, acknowledgements, now);
@@ -176,113 +276,180 @@ impl Queue {
         }
     }
 
-    /// Builds the notices and gives all to the spool as one group.
-    pub(crate) fn record_with_notices(
-        &mut self,
-        record: Record,
-        acknowledgements: Acknowledgements,
-        opened: &Opened,
-        original: &[u8],
-        now: Now,
-    ) {
-        let mut bounces = Vec::new();
-        for notice in &record.notices {
-            for recipients in notice.recipients.chunks(NOTICE_RECIPIENTS_MAX) {
-                let bounce = self.notice(&record, notice, recipients, opened, original, now);
-                bounces.extend(bounce.map(|bounce| (bounce, notice.kind, recipients.len())));
+    /// Keeps what is left of a record until the spool has room.
+    fn stall(&mut self, parts: Parts, acknowledgements: Acknowledgements, now: Now) {
+        self.records.behind.entry(parts.message).or_default();
+        self.records.stalled.push_back((parts, acknowledgements));
+        self.records.retry_at.get_or_insert(now.monotonic + STALL_TIME_MAX);
+    }
+
+    /// Something has become durable, or time has passed: hands in again what the spool refused.
+    pub(crate) fn record_stalled(&mut self, now: Now) {
+        if self.records.stalled.is_empty() {
+            return;
+        }
+        self.records.retry_at = Some(now.monotonic + STALL_TIME_MAX);
+        while self.spool.has_own_room() {
+            let Some((parts, acknowledgements)) = self.records.stalled.pop_front() else { return };
+            let message = parts.message;
+            match self.go_on_recording(parts, acknowledgements, now) {
+                Went::In => self.record_behind(message, now),
+                Went::Reads => {}
+                Went::Stalled => {
+                    // It was the first, and stays so.
+                    let back = self.records.stalled.pop_back();
+                    return back
+                        .into_iter()
+                        .for_each(|first| self.records.stalled.push_front(first));
+                }
             }
         }
-        let about = record.message;
-        let ids = self.submit(
-            bounces.iter().map(|(bounce, ..)| bounce.clone()).collect(),
-            record.changes,
-            acknowledgements,
-            now,
-        );
-        for ((bounce, kind, recipients), notice) in bounces.into_iter().zip(ids) {
-            self.counters.notices += 1;
-            let to = bounce.envelope.recipients.first();
-            let to = to.map(|recipient| recipient.address.to_string()).unwrap_or_default();
-            self.log(Logged::Bounce { about, notice, kind, to, recipients });
+    }
+
+    /// Gives the spool group after group of a record. Without the original no notice can be made,
+    /// and the outcomes are recorded alone: they count more.
+    fn hand_in(
+        &mut self,
+        mut parts: Parts,
+        waits: Acknowledgements,
+        original: Option<(&Opened, &[u8])>,
+        now: Now,
+    ) -> Went {
+        if original.is_none() {
+            parts.manner = Manner::Untold;
+        }
+        while !parts.is_done() {
+            let (bounce, told) = self.next_notice(&parts, original, now);
+            let part = parts.part(told);
+            let logged = bounce.as_ref().map(|bounce| self.logged(&parts, bounce, told));
+            let changes = part.changes.clone();
+            match self.submit_with(bounce, changes, waits.clone(), logged, now) {
+                Ok(()) if part.is_last => parts.taken(&part),
+                Ok(()) => {
+                    parts.taken(&part);
+                    self.records.split(&waits);
+                }
+                Err(Refusal::TooLarge) if parts.make_smaller(told) => {
+                    if parts.manner == Manner::Untold {
+                        self.no_notice(
+                            parts.message,
+                            "the spool refuses every notice as too large",
+                        );
+                    }
+                }
+                Err(_) => {
+                    self.stall(parts, waits, now);
+                    return Went::Stalled;
+                }
+            }
+        }
+        Went::In
+    }
+
+    /// Says in the log that a sender is not told of an outcome.
+    pub(crate) fn no_notice(&mut self, message: MessageId, why: &str) {
+        let text = format!("no notice could be made: {why}");
+        self.log(Logged::Damaged { message, text });
+    }
+
+    /// The notice of the next group, and of how many recipients it tells. Outcomes that a record is
+    /// to hold without a notice are told of by none.
+    fn next_notice(
+        &self,
+        parts: &Parts,
+        original: Option<(&Opened, &[u8])>,
+        now: Now,
+    ) -> (Option<Bounce>, usize) {
+        let Some((kind, recipients)) = parts.next_told() else { return (None, 0) };
+        match original.filter(|_| parts.manner != Manner::Untold) {
+            Some((opened, original)) => self.notice(parts, kind, recipients, opened, original, now),
+            None => (None, recipients.len()),
         }
     }
 
     fn notice(
         &self,
-        record: &Record,
-        notice: &Notice,
-        recipients: &[(u32, mail::Report)],
+        parts: &Parts,
+        kind: NoticeKind,
+        recipients: &[(u32, Report)],
         opened: &Opened,
         original: &[u8],
         now: Now,
-    ) -> Option<Bounce> {
-        let kind = match notice.kind {
+    ) -> (Option<Bounce>, usize) {
+        let kind = match kind {
             NoticeKind::Failed | NoticeKind::Expired => Kind::Failed,
             NoticeKind::Delayed => Kind::Delayed,
             NoticeKind::Relayed => Kind::Relayed,
             NoticeKind::Delivered => Kind::Delivered,
         };
         let envelope = &opened.envelope;
-        let part = mail::bounce::part(kind, envelope, opened.bytes, self.settings.bounce_bytes_max);
+        let bytes_max = self.settings.bounce_bytes_max;
+        let part = match parts.manner {
+            Manner::Ordinary => mail::bounce::part(kind, envelope, opened.bytes, bytes_max),
+            _ => Part::Headers,
+        };
+        let is_bare = parts.manner == Manner::Bare;
+        let bare = if is_bare { without_words(recipients) } else { Vec::new() };
         let expire = self.settings.scheduler.retry.expire;
-        mail::bounce::bounce(&mail::bounce::Notice {
+        mail::bounce::first_bounce(&mail::bounce::Notice {
             kind,
             hostname: &self.settings.hostname,
             postmaster: &self.settings.postmaster,
-            id: record.message,
+            id: parts.message,
             envelope,
-            recipients,
+            recipients: if is_bare { &bare } else { recipients },
             part,
-            original,
+            original: if is_bare { &[] } else { original },
             now: now.wall,
             retry_until: (kind == Kind::Delayed).then(|| envelope.arrived + expire),
         })
     }
 
-    /// One group: messages of our own and changes.
-    pub(crate) fn submit(
+    /// A notice for the log; its id is not known yet.
+    fn logged(&self, parts: &Parts, bounce: &Bounce, recipients: usize) -> Box<Logged> {
+        let to = bounce.envelope.recipients.first();
+        let to = to.map(|recipient| recipient.address.to_string()).unwrap_or_default();
+        let kind = parts.next_told().map_or(NoticeKind::Failed, |(kind, _)| kind);
+        let (about, notice) = (parts.message, MessageId(0));
+        Box::new(Logged::Bounce { about, notice, kind, to, recipients })
+    }
+
+    /// One small group without a message of ours.
+    fn submit(&mut self, changes: Vec<Change>, acknowledgements: Acknowledgements, now: Now) {
+        let taken = self.submit_with(None, changes, acknowledgements, None, now);
+        taken.expect("a group without a message is refused only if it is larger than a segment");
+    }
+
+    /// One group: perhaps a message of our own, and changes. Refused, it leaves nothing behind.
+    fn submit_with(
         &mut self,
-        bounces: Vec<Bounce>,
+        bounce: Option<Bounce>,
         changes: Vec<Change>,
         acknowledgements: Acknowledgements,
+        mut notice: Option<Box<Logged>>,
         now: Now,
-    ) -> Vec<MessageId> {
-        for change in &changes {
-            if let Change::Retire { message } = change
-                && self.spool.contains(*message)
-            {
-                self.shelf.remove(*message);
-                self.log(Logged::Retire { message: *message });
+    ) -> Result<(), Refusal> {
+        let live = |message: &MessageId| self.spool.contains(*message);
+        let retires = retired_by(&changes).filter(live);
+        let outcomes = changes.iter().map(outcomes).sum();
+        let own = bounce.map(|bounce| self.own(bounce)).transpose()?;
+        let (pending, messages) = match own {
+            Some((transaction, opened, new)) => (Some((transaction, opened)), vec![new]),
+            None => (None, Vec::new()),
+        };
+        let (ticket, ids) = self.spool.submit(spool::Group { messages, changes }, now)?;
+        for ((transaction, opened), message) in pending.into_iter().zip(ids) {
+            self.receivers.expect(transaction, Pending { instance: None, message, opened });
+            if let Some(Logged::Bounce { notice, .. }) = notice.as_deref_mut() {
+                *notice = message;
             }
         }
-        let mut pending = Vec::new();
-        let mut messages = Vec::new();
-        for bounce in bounces {
-            let (transaction, opened, new) = self.own(bounce);
-            pending.push((transaction, opened));
-            messages.push(new);
+        if !acknowledgements.is_empty() || retires.is_some() || notice.is_some() {
+            self.records.outcomes += outcomes;
+            let group = Group { acknowledgements, outcomes, retires, notice };
+            self.records.tickets.insert(ticket, group);
         }
-        match self.spool.submit(spool::Group { messages, changes }, now) {
-            Ok((ticket, ids)) => {
-                for ((transaction, opened), message) in pending.into_iter().zip(&ids) {
-                    let message = *message;
-                    self.receivers.expect(transaction, Pending { instance: None, message, opened });
-                }
-                if !acknowledgements.is_empty() {
-                    self.records.tickets.insert(ticket, acknowledgements);
-                }
-                ids
-            }
-            // Taken even where the disk is full or fails; a refusal here means that the notices
-            // are larger than a segment, and the attempt is repeated after a restart.
-            Err(refusal) => {
-                self.log(Logged::Damaged {
-                    message: MessageId(0),
-                    text: format!("an outcome could not be recorded: {refusal}"),
-                });
-                Vec::new()
-            }
-        }
+        Ok(())
     }
 
     /// A message was deleted while it was tried, and the attempt has ended. That is answered when the
@@ -294,23 +461,35 @@ impl Queue {
     }
 
     /// A notice needs no `Received` line: nobody handed it to us.
-    fn own(&mut self, bounce: Bounce) -> (TransactionId, Opened, spool::NewMessage) {
+    fn own(
+        &mut self,
+        bounce: Bounce,
+    ) -> Result<(TransactionId, Opened, spool::NewMessage), Refusal> {
         self.own_number += 1;
         let transaction = TransactionId { origin: self.own_origin, number: self.own_number };
         let Bounce { envelope, bytes } = bounce;
         let total = bytes.len() as u64;
         let bytes = Bytes::from(bytes);
         let content = (total <= INLINE_BYTES_MAX).then(|| bytes.clone());
-        // Refused only where it is longer than any body may be; the group with it is refused, too.
-        let _ = self.spool.stage_own(transaction, bytes);
+        self.spool.stage_own(transaction, bytes)?;
         let shared = Rc::new(envelope.clone());
         let opened = Opened { envelope: shared, bytes: total, prefix_bytes: 0, content };
-        (transaction, opened, spool::NewMessage { transaction, envelope, prefix: Vec::new() })
+        Ok((transaction, opened, spool::NewMessage { transaction, envelope, prefix: Vec::new() }))
     }
 
     /// A group is durable.
     pub(crate) fn recorded(&mut self, ticket: Ticket, now: Now) {
-        for acknowledgement in self.records.tickets.remove(&ticket).unwrap_or_default() {
+        let Some(group) = self.records.tickets.remove(&ticket) else { return };
+        self.records.outcomes -= group.outcomes;
+        if let Some(bounce) = group.notice {
+            self.counters.notices += 1;
+            self.log(*bounce);
+        }
+        if let Some(message) = group.retires {
+            self.shelf.remove(message);
+            self.log(Logged::Retire { message });
+        }
+        for acknowledgement in group.acknowledgements {
             self.records_settled(acknowledgement, now);
         }
     }
@@ -328,3 +507,21 @@ impl Queue {
         }
     }
 }
+
+/// The message that ends with these changes.
+fn retired_by(changes: &[Change]) -> Option<MessageId> {
+    match changes.last() {
+        Some(Change::Retire { message }) => Some(*message),
+        _ => None,
+    }
+}
+
+/// The evidence without what peers said.
+fn without_words(recipients: &[(u32, Report)]) -> Vec<(u32, Report)> {
+    let mut bare = recipients.to_vec();
+    bare.iter_mut().for_each(|(_, report)| report.reply.text = WORDS_LEFT_OUT.into());
+    bare
+}
+
+/// Stands for the words of a reply in a notice that would be too large with them.
+const WORDS_LEFT_OUT: &str = "(the words of this reply are left out)";

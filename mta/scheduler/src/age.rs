@@ -1,19 +1,48 @@
 //! Mail that waits too long: a delay notice once, then expiry.
 //!
 //! Must never trust a jump of the wall clock: ages are kept on the monotonic one, and what was
-//! taken from the wall at a restart is looked at again before anything bounces.
+//! taken from the wall at a restart is looked at again before anything bounces. Must never tell of
+//! more recipients in one record than fit one notice.
 
 use crate::clock::{JUMP_MAX, ticks, wall_of_seconds};
 use crate::message::{DELAY_SEEN, DELETED, JobState, NULL_SENDER, OVERDUE, RESTORED};
 use crate::output::{Notice, NoticeKind, Record};
 use crate::scheduler::Scheduler;
-use mail::{Change, Enhanced, Reply, Report, Stage, Wall};
+use crate::store::NONE;
+use mail::bounce::NOTICE_RECIPIENTS_MAX;
+use mail::{Change, Enhanced, MessageId, Reply, Report, Stage, Wall};
 use std::time::Duration;
 
 /// A message that is older than this when it comes into the queue comes from before a restart.
 const FRESH_MAX: Duration = Duration::from_secs(60);
 /// What seems too old at a restart gets this long for an attempt, and for the clock to be set.
 const RESTORE_GRACE: Duration = Duration::from_secs(3600);
+/// Text of replies in one record about age, in bytes: a list of many recipients is told of in
+/// several records, each made when it is asked for.
+const AGED_TEXT_BYTES_MAX: usize = 1 << 20;
+/// Messages of age looked at in one call.
+const AGED_LOOKED_AT_MAX: u32 = 64;
+
+/// A message that has reached a mark of age, and how far its sender has been told of that.
+#[derive(Debug)]
+pub(crate) struct Aged {
+    message: MessageId,
+    mark: Mark,
+    /// The first recipient that has not been looked at.
+    next: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Delay,
+    Expiry,
+}
+
+/// What one record about age may still take.
+struct Room {
+    recipients: usize,
+    text_bytes: usize,
+}
 
 impl Scheduler {
     /// Begins to count the age of a message that has come in.
@@ -75,7 +104,8 @@ impl Scheduler {
             }
         }
         if self.messages[message].has(DELAY_SEEN) {
-            return self.expire(message);
+            self.messages[message].flags |= OVERDUE;
+            return self.begin_to_tell(message, Mark::Expiry);
         }
         self.messages[message].flags |= DELAY_SEEN;
         if self.messages[message].has(RESTORED) {
@@ -87,21 +117,53 @@ impl Scheduler {
             self.messages[message].age_tick = tick;
             self.ages.insert(&mut self.messages, message);
         }
-        self.notice_delay(message);
+        self.begin_to_tell(message, Mark::Delay);
     }
 
-    fn notice_delay(&mut self, message: u32) {
+    fn begin_to_tell(&mut self, message: u32, mark: Mark) {
+        let message = self.messages[message].id;
+        self.aged.push_back(Aged { message, mark, next: 0 });
+    }
+
+    /// Makes the next record about age, if there is anything to tell.
+    pub(crate) fn tell_aged(&mut self) {
+        for _ in 0..AGED_LOOKED_AT_MAX {
+            let Some(mut aged) = self.aged.pop_front() else { return };
+            let Some(message) = self.ids.get(aged.message) else { continue };
+            let len = self.recipients_len(message);
+            let records = self.records.len();
+            match aged.mark {
+                Mark::Delay => self.notice_delay(message, &mut aged.next),
+                Mark::Expiry => self.expire(message, &mut aged.next),
+            }
+            if aged.next < len {
+                self.aged.push_front(aged);
+            }
+            if self.records.len() > records {
+                return;
+            }
+        }
+    }
+
+    fn notice_delay(&mut self, message: u32, next: &mut u32) {
         let found = &self.messages[message];
         if found.has(NULL_SENDER | DELETED) || found.held != 0 {
+            *next = u32::MAX;
             return;
         }
         let mut record = Record::new(found.id);
         let mut told = Vec::new();
-        for index in self.pending(message) {
+        let mut room = Room::new();
+        let len = self.recipients_len(message);
+        while *next < len && room.has() {
+            let index = *next;
+            *next += 1;
             let recipient = self.recipient_mut(message, index);
-            if recipient.notify.delay() && !recipient.delay_noticed {
+            if recipient.job != NONE && recipient.notify.delay() && !recipient.delay_noticed {
                 recipient.delay_noticed = true;
-                told.push((index, self.why_waiting(message, index)));
+                let why = self.why_waiting(message, index);
+                room.take(&why);
+                told.push((index, why));
             }
         }
         if told.is_empty() {
@@ -113,19 +175,48 @@ impl Scheduler {
         self.record(record);
     }
 
-    /// Bounces what waits; what is in flight or held is not tried again after that.
-    fn expire(&mut self, message: u32) {
-        self.messages[message].flags |= OVERDUE;
+    /// Bounces what waits, as much of it as one record takes; what is in flight or held is not tried
+    /// again after that.
+    fn expire(&mut self, message: u32, next: &mut u32) {
         let mut record = Record::new(self.messages[message].id);
+        let mut room = Room::new();
+        let len = self.recipients_len(message);
         self.count_out(message);
-        for job in self.jobs_of(message) {
-            if matches!(self.jobs[job].state, JobState::Waiting | JobState::Ready) {
+        while *next < len && room.has() {
+            let job = self.recipient(message, *next).map_or(NONE, |recipient| recipient.job);
+            let state = self.jobs.get(job).map(|job| job.state).unwrap_or_default();
+            if !matches!(state, JobState::Waiting | JobState::Ready) {
+                *next += 1;
+                continue;
+            }
+            let taken = self.members_that_fit(job, message, &mut room);
+            if taken.len() == self.members_len(job) {
                 self.leave(job);
                 self.give_up(job, &mut record);
+            } else {
+                let part = self.divide(job, taken);
+                self.give_up(part, &mut record);
             }
         }
         self.close_or_count(message, &mut record);
         self.record(record);
+    }
+
+    /// The first members of a transaction, at least one, as many as there is room for.
+    fn members_that_fit(&self, job: u32, message: u32, room: &mut Room) -> Vec<u32> {
+        let mut members = self.first_members(job, room.recipients);
+        let mut fit = 0;
+        for index in &members {
+            if !room.has() {
+                break;
+            }
+            room.recipients -= 1;
+            let text = self.last_reply(message, *index).map_or(0, |last| last.reply.text.len());
+            room.text_bytes = room.text_bytes.saturating_sub(text);
+            fit += 1;
+        }
+        members.truncate(fit);
+        members
     }
 
     /// Ends a transaction that is in no state: its time is over, or it was deleted.
@@ -161,6 +252,21 @@ impl Scheduler {
         };
         let text = format!("not delivered in {time}, given up; {last}");
         here(Reply::new(554, Enhanced(5, 4, 7), text), peer)
+    }
+}
+
+impl Room {
+    fn new() -> Room {
+        Room { recipients: NOTICE_RECIPIENTS_MAX, text_bytes: AGED_TEXT_BYTES_MAX }
+    }
+
+    fn has(&self) -> bool {
+        self.recipients > 0 && self.text_bytes > 0
+    }
+
+    fn take(&mut self, report: &Report) {
+        self.recipients -= 1;
+        self.text_bytes = self.text_bytes.saturating_sub(report.reply.text.len());
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::destination::{Health, Moment};
 use crate::job::To;
 use crate::message::{DELETED, NULL_SENDER, OVERDUE};
-use crate::output::{AttemptId, HeldBy, Notice, NoticeKind, Record, Silent, SilentBecause};
+use crate::output::{AttemptId, HeldBy, NoticeKind, Record, SilentBecause};
 use crate::scheduler::{Flight, Scheduler};
 use mail::{Change, Enhanced, NextHop, Now, Outcome, Reply, Report, Stage};
 use std::collections::BTreeMap;
@@ -53,6 +53,21 @@ impl Scheduler {
             self.hold_as(message, HeldBy::Losses);
         }
         self.refresh(self.jobs[job].destination);
+    }
+
+    /// Takes back an attempt that has not reached its process: it counts as never begun.
+    pub fn withdraw(&mut self, attempt: AttemptId, now: Now) {
+        self.clock.set(now);
+        let Some(flight) = self.land(attempt) else { return };
+        let held = self.messages[self.jobs[flight.job].message].held != 0;
+        self.shift(flight.job, if held { To::Held } else { To::Ready });
+        self.refresh(self.jobs[flight.job].destination);
+    }
+
+    /// Recipients of all attempts in flight.
+    pub fn recipients_in_flight(&self) -> usize {
+        let flights = self.flights.iter().filter(|(_, flight)| flight.attempt != 0);
+        flights.map(|(_, flight)| self.members_len(flight.job)).sum()
     }
 
     fn learn(&mut self, flight: &Flight, outcomes: &[(u32, Outcome)]) -> Health {
@@ -119,7 +134,7 @@ impl Scheduler {
         }
         for (kind, recipients) in [(NoticeKind::Delivered, ours), (NoticeKind::Relayed, theirs)] {
             if !recipients.is_empty() {
-                record.notices.push(Notice { kind, recipients });
+                record.tell(kind, recipients);
             }
         }
     }
@@ -135,8 +150,7 @@ impl Scheduler {
         if failed.is_empty() {
             return;
         }
-        let recipients = failed.iter().map(|(index, _)| *index).collect();
-        record.changes.push(Change::Failed { message: record.message, recipients });
+        record.fail(failed.iter().map(|(index, _)| *index));
         let flags = self.messages[message].flags;
         let (mut told, mut silent, mut loops) = (Vec::new(), Vec::new(), Vec::new());
         for (index, report) in failed {
@@ -152,10 +166,10 @@ impl Scheduler {
             to.push((index, report));
         }
         if !told.is_empty() {
-            record.notices.push(Notice { kind, recipients: told });
+            record.tell(kind, told);
         }
         if !loops.is_empty() {
-            record.silent.push(Silent { why: SilentBecause::Loop, recipients: loops });
+            record.keep_silent(SilentBecause::Loop, loops);
         }
         if !silent.is_empty() {
             let why = match flags {
@@ -163,7 +177,7 @@ impl Scheduler {
                 flags if flags & NULL_SENDER != 0 => SilentBecause::NullSender,
                 _ => SilentBecause::NotifyHasNoFailure,
             };
-            record.silent.push(Silent { why, recipients: silent });
+            record.keep_silent(why, silent);
         }
     }
 

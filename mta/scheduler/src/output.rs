@@ -146,6 +146,33 @@ impl Record {
         Record { message, changes: Vec::new(), notices: Vec::new(), silent: Vec::new() }
     }
 
+    /// Adds recipients that will never get their mail.
+    pub(crate) fn fail(&mut self, failed: impl Iterator<Item = u32>) {
+        match self.changes.last_mut() {
+            Some(Change::Failed { recipients, .. }) => recipients.extend(failed),
+            _ => {
+                let recipients = failed.collect();
+                self.changes.push(Change::Failed { message: self.message, recipients });
+            }
+        }
+    }
+
+    /// Adds recipients of which the sender is told; of one kind there is one notice.
+    pub(crate) fn tell(&mut self, kind: NoticeKind, told: Vec<(u32, Report)>) {
+        match self.notices.iter_mut().find(|notice| notice.kind == kind) {
+            Some(notice) => notice.recipients.extend(told),
+            None => self.notices.push(Notice { kind, recipients: told }),
+        }
+    }
+
+    /// Adds recipients of which nobody is told.
+    pub(crate) fn keep_silent(&mut self, why: SilentBecause, untold: Vec<(u32, Report)>) {
+        match self.silent.iter_mut().find(|silent| silent.why == why) {
+            Some(silent) => silent.recipients.extend(untold),
+            None => self.silent.push(Silent { why, recipients: untold }),
+        }
+    }
+
     /// Whether another record can be one with this: both say of one message that recipients have
     /// it, and no more than that, but that it may end with the other.
     pub(crate) fn takes(&self, other: &Record) -> bool {

@@ -45,31 +45,37 @@ impl Scheduler {
         if let Some(record) = self.next_record() {
             return Some(record);
         }
-        self.follow_routes();
         self.retire_done();
         self.pass_due_times();
+        if !self.notices_paused {
+            self.follow_routes();
+            self.pass_ages();
+            self.tell_aged();
+        }
         self.pass_timers();
         self.next_record().or_else(|| self.next_attempt().map(Output::Attempt))
     }
 
-    /// While paused no attempt begins; results are taken, due times pass, and records come as ever.
-    pub fn pause(&mut self, paused: bool) {
-        self.paused = paused;
+    /// While `attempts` are paused none begins; while `notices` are, no message comes of age and no
+    /// route is followed. Results are taken, due times pass, and records come as ever.
+    pub fn pause(&mut self, attempts: bool, notices: bool) {
+        (self.paused, self.notices_paused) = (attempts, notices);
     }
 
     /// When `poll` has something to do, if nothing else happens.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let room = !self.paused && self.in_flight < self.settings.attempts_in_flight_max;
         let turn = self.has_turn(0) || self.has_other_turn() || !self.standing.is_empty();
+        let tells = !self.notices_paused;
         if !self.records.is_empty()
-            || !self.routed.is_empty()
+            || (tells && !(self.routed.is_empty() && self.aged.is_empty()))
             || !self.done.is_empty()
             || (room && turn)
         {
             return Some(self.clock.now().monotonic);
         }
         let retry = self.retries.next().map(|tick| self.clock.instant_of(tick));
-        let age = self.ages.next().map(|tick| self.clock.instant_of(tick));
+        let age = self.ages.next().filter(|_| tells).map(|tick| self.clock.instant_of(tick));
         let timer = self.timers.peek().map(|Reverse((nanos, _))| Instant::from_nanos(*nanos));
         [retry, age, timer].into_iter().flatten().min()
     }
@@ -83,7 +89,10 @@ impl Scheduler {
             self.enter(job, To::Ready);
             self.count_in(message);
         }
-        let mut work = TURN_MAX;
+    }
+
+    fn pass_ages(&mut self) {
+        let (tick, mut work) = (self.clock.tick(), TURN_MAX);
         while let Some(message) = self.ages.pop(&mut self.messages, tick, &mut work) {
             self.come_of_age(message);
         }

@@ -2,6 +2,7 @@
 //!
 //! Must never scan: every event touches what it is about and nothing else.
 
+use crate::age::Aged;
 use crate::chance::Chance;
 use crate::clock::{Clock, wall_seconds};
 use crate::destination::{Destination, GOES_ON, IDLE, IN_TURN, PARKED};
@@ -91,6 +92,9 @@ pub struct Scheduler {
     /// To destinations that had not answered when the attempt began.
     pub(crate) doubtful_in_flight: u32,
     pub(crate) paused: bool,
+    pub(crate) notices_paused: bool,
+    /// Messages that have come to a mark of age of which their senders are being told.
+    pub(crate) aged: VecDeque<Aged>,
     pub(crate) records: VecDeque<Record>,
     pub(crate) counts: Counts,
     /// While the log is read again: the transaction that the last `Due` made.
@@ -158,6 +162,8 @@ impl Scheduler {
             suspects_in_flight: 0,
             doubtful_in_flight: 0,
             paused: false,
+            notices_paused: false,
+            aged: VecDeque::new(),
             records: VecDeque::new(),
             counts: Counts::default(),
             last_due: None,

@@ -500,7 +500,7 @@ fn s136_a_paused_scheduler_takes_results_and_begins_nothing_until_it_goes_on() {
     }
     let flying = bench.attempts();
     assert!((1..99).contains(&flying.len()), "{}", flying.len());
-    bench.scheduler.pause(true);
+    bench.scheduler.pause(true, false);
     for attempt in &flying {
         bench.answer(attempt, delivered());
     }
@@ -508,7 +508,7 @@ fn s136_a_paused_scheduler_takes_results_and_begins_nothing_until_it_goes_on() {
     assert_eq!(bench.scheduler.len(), 99 - flying.len(), "results were taken");
     let wakeup = bench.scheduler.next_wakeup();
     assert!(wakeup.is_none_or(|wakeup| wakeup > bench.now.monotonic), "it would spin");
-    bench.scheduler.pause(false);
+    bench.scheduler.pause(false, false);
     assert!(!bench.attempts().is_empty());
 }
 
@@ -558,7 +558,7 @@ fn deleted_mail_is_gone_and_nobody_is_told() {
     bench.drain();
     assert!(bench.scheduler.delete(id, bench.now));
     let record = bench.records().remove(0);
-    let expected = vec!["failed", "failed", "retire"];
+    let expected = vec!["failed", "retire"];
     assert_eq!((kinds(&record), record.notices.len()), (expected, 0), "one record has it all");
     let summary = bench.scheduler.summary(bench.now);
     assert_eq!((summary.messages, summary.attempts_in_flight), (0, 0));
@@ -649,4 +649,81 @@ fn the_end_of_a_message_is_the_last_change_of_the_record_that_brings_it() {
         assert!(found.starts_with(&["delivered"]) && found.ends_with(&["delivered", "retire"]));
         assert_eq!(found.iter().filter(|kind| **kind == "retire").count(), 1);
     }
+}
+
+/// Answers all attempts with a reply for each recipient, until the message is given up.
+fn expire_list(reply_bytes: usize, recipients: u32) -> (Bench, Vec<Record>) {
+    let plain = plain();
+    let retry = Retry { first: seconds(3600), expire: seconds(600), ..plain.retry };
+    let mut bench = Bench::new(Settings { retry, delay_notice_after: None, ..plain });
+    let to: Vec<String> = (0..recipients).map(|n| format!("r{n}@b.test")).collect();
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    bench.send(mail(1, "a@a.test", &to));
+    loop {
+        let attempts = bench.attempts();
+        for attempt in &attempts {
+            let reply = |n: &u32| format!("{n} {}", "x".repeat(reply_bytes));
+            let deferred = |n: &u32| Outcome::Deferred(report(Stage::Rcpt, 450, &reply(n)));
+            let all: Vec<_> = attempt.recipients.iter().map(|n| (*n, deferred(n))).collect();
+            bench.scheduler.outcome(attempt.attempt, &all, bench.now);
+        }
+        if attempts.is_empty() {
+            break;
+        }
+    }
+    bench.pass(seconds(700));
+    let records = bench.records();
+    (bench, records)
+}
+
+#[test]
+fn r207_a_list_that_expires_is_told_of_in_bounded_records_and_retired_with_the_last() {
+    for (reply_bytes, recipients, records_max) in [(20, 5_000, 5), (8_000, 2_000, 20)] {
+        let (bench, records) = expire_list(reply_bytes, recipients);
+        assert!(records.len() <= records_max, "{} records", records.len());
+        let mut told = Vec::new();
+        for (at, record) in records.iter().enumerate() {
+            let last = at + 1 == records.len();
+            let expected: &[&str] = if last { &["failed", "retire"] } else { &["failed"] };
+            assert_eq!(kinds(record), expected);
+            let [notice] = &record.notices[..] else { panic!("one notice a record") };
+            let text = notice.recipients.iter().map(|(_, report)| report.reply.text.len());
+            assert!(text.sum::<usize>() < 3 << 19 && notice.recipients.len() <= 1_000);
+            told.extend(notice.recipients.iter().map(|(index, _)| *index));
+        }
+        told.sort_unstable();
+        assert!(told.into_iter().eq(0..recipients));
+        assert!(bench.scheduler.is_empty());
+    }
+}
+
+#[test]
+fn r208_while_notices_are_paused_nothing_is_given_up_and_nothing_spins() {
+    let (mut bench, _) = expire_list(20, 1);
+    for id in 2..5 {
+        bench.send(mail(id, "a@a.test", &["b@b.test"]));
+    }
+    bench.send(mail(9, "a@a.test", &["b@b.test"]).hop(NextHop::Error("550 no".into())));
+    bench.scheduler.pause(true, true);
+    bench.pass(seconds(700));
+    assert!(bench.drain().is_empty());
+    assert_eq!(bench.scheduler.next_wakeup(), None);
+    bench.scheduler.pause(true, false);
+    assert_eq!(bench.records().iter().filter(|record| !record.notices.is_empty()).count(), 4);
+    assert!(bench.scheduler.is_empty());
+}
+
+#[test]
+fn r227_an_attempt_that_is_withdrawn_is_made_again_and_counts_as_never_begun() {
+    let mut bench = Bench::new(plain());
+    bench.send(mail(1, "a@a.test", &["b@b.test", "c@b.test"]));
+    let first = bench.attempts().remove(0);
+    assert_eq!(bench.scheduler.recipients_in_flight(), 2);
+    bench.scheduler.pause(true, true);
+    bench.scheduler.withdraw(first.attempt, bench.now);
+    bench.answer(&first, delivered());
+    assert!(bench.drain().is_empty() && bench.scheduler.recipients_in_flight() == 0);
+    bench.scheduler.pause(false, false);
+    let again = bench.attempts().remove(0);
+    assert_eq!((again.recipients, again.attempts_before), (vec![0, 1], 0));
 }

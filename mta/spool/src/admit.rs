@@ -88,7 +88,7 @@ impl Spool {
     }
 
     fn group_bytes_max(&self) -> usize {
-        self.settings.segment_bytes as usize - 3 * BLOCK
+        group_bytes_max(self.settings.segment_bytes)
     }
 
     /// Bytes that the group will take in a batch.
@@ -182,11 +182,12 @@ impl Spool {
         }
         let rest = self.staged.get_mut(&ready.transaction).map(|staged| {
             let bytes = std::mem::take(&mut staged.pending_bytes);
-            (bytes, std::mem::take(&mut staged.pending))
+            (bytes, std::mem::take(&mut staged.pending), staged.own)
         });
         let before = self.log.open.items.len();
-        if let Some((bytes, pending)) = rest.filter(|(bytes, _)| *bytes > 0) {
-            self.staged_bytes -= bytes as u64;
+        if let Some((bytes, pending, own)) = rest.filter(|(bytes, ..)| *bytes > 0) {
+            self.left_memory(own, bytes);
+            self.log.open.own_bytes += if own { bytes as u64 } else { 0 };
             self.push_rest(ready.transaction, &pending);
         }
         let last_is_ours = self.log.open.items.len() > before;
@@ -252,13 +253,18 @@ impl Spool {
     }
 }
 
+/// Bytes that one group may take in a segment of this size.
+pub const fn group_bytes_max(segment_bytes: u32) -> usize {
+    segment_bytes as usize - 3 * BLOCK
+}
+
 pub(crate) fn encoded(envelope: &Envelope) -> Vec<u8> {
     let room = Vec::with_capacity(ENVELOPE_BYTES + RECIPIENT_BYTES * envelope.recipients.len());
     postcard::to_extend(envelope, room).expect("an envelope has no map and no closure")
 }
 
-/// An upper bound: what postcard takes for the few kinds there are.
-fn change_bytes(change: &Change) -> usize {
+/// Bytes of a change at most: what postcard takes for the few kinds there are.
+pub fn change_bytes(change: &Change) -> usize {
     match change {
         Change::Delivered { recipients, .. }
         | Change::Failed { recipients, .. }

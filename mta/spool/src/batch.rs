@@ -51,6 +51,8 @@ pub(crate) struct Batch {
     pub last_record: u64,
     pub records: u32,
     pub messages: u32,
+    /// Of the buffer, what bodies of our own messages take.
+    pub own_bytes: u64,
     /// Somebody waits for it.
     pub urgent: bool,
     /// Latest time at which it must be written.
@@ -72,6 +74,7 @@ impl Batch {
             last_record: 0,
             records: 0,
             messages: 0,
+            own_bytes: 0,
             urgent: false,
             deadline: None,
             since: None,

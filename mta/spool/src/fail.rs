@@ -26,6 +26,17 @@ pub(crate) struct Broken {
 }
 
 impl Spool {
+    /// Whether the last commit that ended has failed, or the last attempt to begin a segment, and
+    /// nothing has succeeded since. What is told to the spool meanwhile may not become durable.
+    pub fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// Since when the disk has been at the oldest commit of the log that is under way.
+    pub fn committing_since(&self) -> Option<Instant> {
+        self.log.flights.iter().map(|flight| flight.began).min()
+    }
+
     /// A flight came back with an error, or in vain.
     pub(crate) fn commit_failed(
         &mut self,
@@ -113,12 +124,17 @@ impl Spool {
         lane.closed.push_front(batch);
     }
 
-    /// A commit came back well.
-    pub(crate) fn commit_succeeded(&mut self, kind: Kind, number: u64) {
+    /// A commit came back well, or a segment's header where nothing waits to be committed.
+    pub(crate) fn works(&mut self) {
         self.failures = 0;
         if self.broken.take().is_some() {
             self.alarm(Alarm::Healthy);
         }
+    }
+
+    /// A commit came back well.
+    pub(crate) fn commit_succeeded(&mut self, kind: Kind, number: u64) {
+        self.works();
         let lane = self.lane(kind);
         if lane.void_batch == Some(number) {
             lane.void_batch = None;

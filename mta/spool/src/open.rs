@@ -104,6 +104,8 @@ fn resume(loaded: Loaded, settings: Settings, secret: u64) -> Spool {
         extras: loaded.extras,
         staged: HashMap::new(),
         staged_bytes: 0,
+        own_staged_bytes: 0,
+        resting: VecDeque::new(),
         waiting: VecDeque::new(),
         unsettled: HashMap::new(),
         outputs: VecDeque::new(),

@@ -3,7 +3,7 @@
 //!
 //! Must never stand in the way of a commit: all of it runs in the background.
 
-use crate::batch::MessageItem;
+use crate::batch::{Batch, MessageItem};
 use crate::commit::{Active, Lane};
 use crate::format::segment::{Kind, SegmentHeader};
 use crate::format::{BLOCK, SECTOR};
@@ -51,7 +51,10 @@ impl Spool {
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let gathered: usize = self.log.batches().map(|batch| batch.buffer.len()).sum();
         let bulk: usize = self.bulk.batches().map(|batch| batch.buffer.len()).sum();
-        if (gathered + bulk) as u64 > self.settings.staged_bytes_max {
+        // Of a batch under way the bytes are with the disk.
+        let own = |batch: &Batch| batch.own_bytes.min(batch.buffer.len() as u64);
+        let own: u64 = self.log.batches().map(own).sum();
+        if (gathered + bulk) as u64 - own > self.settings.staged_bytes_max {
             return false;
         }
         !self.supply.full
@@ -221,6 +224,10 @@ impl Spool {
             Ok(()) => {
                 self.segments.set(active.slot, State::Writing);
                 self.lane(kind).next = Some(active);
+                // With nothing to commit, no commit would prove that the disk works again.
+                if self.failures > 0 && self.nothing_to_commit() {
+                    self.works();
+                }
             }
             Err(error) => {
                 self.segments.fail(active.slot);
@@ -315,7 +322,8 @@ impl Spool {
         self.lose(&lost, Refusal::Full);
     }
 
-    /// These bodies are incomplete for ever; who waits to be accepted is told so.
+    /// These bodies are incomplete for ever; who waits to be accepted is told so. None is our own:
+    /// those never go to bulk.
     fn lose(&mut self, lost: &[mail::TransactionId], refusal: Refusal) {
         for transaction in lost {
             if let Some(staged) = self.staged.get_mut(transaction) {
@@ -329,10 +337,7 @@ impl Spool {
         let (gone, kept) = waiting.into_iter().partition(is_lost);
         self.waiting = kept;
         for group in gone {
-            if !group.client {
-                // The caller's state may count on it already.
-                self.snapshots.making = None;
-            }
+            debug_assert!(group.client || group.moved, "a message of our own was in bulk");
             for message in group.messages {
                 let transaction = message.transaction;
                 self.unstage(transaction);

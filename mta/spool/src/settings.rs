@@ -28,6 +28,9 @@ pub struct Settings {
     pub snapshot_slice_messages: usize,
     /// Bytes staged or gathered and not yet written, in total.
     pub staged_bytes_max: u64,
+    /// The same for messages of our own (notices), which are counted apart so that they never keep
+    /// clients out. No message of our own is longer.
+    pub own_bytes_max: u64,
     /// Segments kept ready ahead of need.
     pub spares: usize,
     /// Longest time in milliseconds that an outcome waits for a commit to ride in.
@@ -57,6 +60,7 @@ impl Default for Settings {
             snapshot_log_factor: 3,
             snapshot_slice_messages: 4096,
             staged_bytes_max: 256 << 20,
+            own_bytes_max: 32 << 20,
             spares: 3,
             change_delay_ms_max: 20,
             recent_transactions_max: 65_536,

@@ -26,7 +26,12 @@ pub struct Spool {
     pub(crate) index: Index,
     pub(crate) extras: HashMap<MessageId, Box<[Extra]>>,
     pub(crate) staged: HashMap<TransactionId, Staged>,
+    /// Of clients, in memory and in no batch yet.
     pub(crate) staged_bytes: u64,
+    /// The same of our own messages.
+    pub(crate) own_staged_bytes: u64,
+    /// Bodies of clients with pieces in memory, those first whose pieces have waited longest.
+    pub(crate) resting: VecDeque<TransactionId>,
     /// Groups that need something which is not durable yet.
     pub(crate) waiting: VecDeque<Waiting>,
     /// Messages with a change in this batch, so that no two batches under way are about one
@@ -102,8 +107,21 @@ impl Spool {
 
     /// Messages of our own and changes, all or nothing. Neither a full nor a failing disk refuses
     /// them: an outcome that is known must not be lost for want of its notice's room. Only a group
-    /// that is larger than a segment is refused.
+    /// that is larger than a segment is refused; its bodies are unstaged.
     pub fn submit(&mut self, group: Group, now: Now) -> Result<(Ticket, Vec<MessageId>), Refusal> {
+        let staged: Vec<_> = group.messages.iter().map(|message| message.transaction).collect();
+        let taken = self.submit_staged(group, now);
+        if taken.is_err() {
+            staged.into_iter().for_each(|transaction| self.unstage(transaction));
+        }
+        taken
+    }
+
+    fn submit_staged(
+        &mut self,
+        group: Group,
+        now: Now,
+    ) -> Result<(Ticket, Vec<MessageId>), Refusal> {
         for message in &group.messages {
             self.is_whole(message.transaction)?;
         }
@@ -197,13 +215,18 @@ impl Spool {
 
     /// Everything handed in is durable or answered, and nothing is under way but the background.
     pub fn is_settled(&self) -> bool {
+        self.nothing_to_commit() && self.waiting.is_empty() && self.outputs.is_empty()
+    }
+
+    /// No batch is under way, nor gathered.
+    pub(crate) fn nothing_to_commit(&self) -> bool {
         let idle = |lane: &Lane| {
             lane.open.is_empty()
                 && lane.closed.is_empty()
                 && lane.flights.is_empty()
                 && lane.failed.is_empty()
         };
-        idle(&self.log) && idle(&self.bulk) && self.waiting.is_empty() && self.outputs.is_empty()
+        idle(&self.log) && idle(&self.bulk)
     }
 
     /// Figures.
@@ -217,8 +240,9 @@ impl Spool {
             usage.segments_ready += u64::from(segment.state == State::Ready);
         }
         let gathered = self.log.batches().chain(self.bulk.batches());
-        usage.staged_bytes =
-            self.staged_bytes + gathered.map(|b| b.buffer.len() as u64).sum::<u64>();
+        usage.staged_bytes = self.staged_bytes
+            + self.own_staged_bytes
+            + gathered.map(|b| b.buffer.len() as u64).sum::<u64>();
         usage.full = self.supply.full;
         usage.broken = self.broken.is_some();
         usage

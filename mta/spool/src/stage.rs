@@ -1,6 +1,7 @@
 //! Bodies on their way in: gathered into chunks that go to the log, or to bulk if large.
 //!
-//! Must never make anything live; staged bytes that nobody accepts are reclaimed.
+//! Must never make anything live; staged bytes that nobody accepts are reclaimed. Must never let
+//! messages of our own use up what clients may have staged.
 
 use crate::batch::Item;
 use crate::commit::Lane;
@@ -13,9 +14,23 @@ use mail::TransactionId;
 /// Bodies have at most this length, because a place keeps it in 32 bits.
 pub const BODY_BYTES_MAX: u64 = u32::MAX as u64;
 
+/// The shortest piece, in bytes, that is written before its chunk is full.
+const SHORT_CHUNK_BYTES_MIN: usize = 4 << 10;
+/// A short chunk holds at least this part of its body, so that no body becomes thousands of
+/// chunks.
+const SHORT_CHUNK_BODY_DIVISOR: u64 = 256;
+/// Bodies looked at in one call for pieces to write.
+const RESTING_LOOKED_AT_MAX: usize = 64;
+/// Entries of `resting` whose body is gone are dropped when there are this many more than bodies.
+const RESTING_GONE_MAX: usize = 1_024;
+
 /// One transaction's body so far.
 #[derive(Default)]
 pub(crate) struct Staged {
+    /// A message of our own: counted apart from those of clients, and never in bulk.
+    pub own: bool,
+    /// Has an entry in `Spool::resting`.
+    pub resting: bool,
     /// Not yet in any batch, less than one chunk.
     pub pending: Vec<Bytes>,
     pub pending_bytes: usize,
@@ -40,6 +55,14 @@ pub(crate) struct StagedChunk {
 impl Spool {
     /// Takes body bytes of a transaction, in order; may be called any number of times.
     pub fn stage(&mut self, transaction: TransactionId, bytes: Bytes) -> Result<(), Refusal> {
+        self.write_resting(bytes.len() as u64);
+        self.stage_last(transaction, bytes)?;
+        self.rest(transaction);
+        Ok(())
+    }
+
+    /// The same for the last piece of a body, which is accepted at once.
+    pub fn stage_last(&mut self, transaction: TransactionId, bytes: Bytes) -> Result<(), Refusal> {
         if self.broken.is_some() {
             return Err(self.last_refusal);
         }
@@ -49,10 +72,73 @@ impl Spool {
         self.gather(transaction, bytes, true)
     }
 
-    /// The same for a message of our own making: it has the reserve of a full disk, and waits in
-    /// memory for a disk that fails. How many there are is for the caller to bound.
+    /// The same for the whole body of a message of our own making: it has the reserve of a full disk,
+    /// and waits in memory for a disk that fails. Refused before anything of it is kept: as too large
+    /// if it is longer than all messages of our own together may be, else if it has to wait for
+    /// others to become durable first.
     pub fn stage_own(&mut self, transaction: TransactionId, bytes: Bytes) -> Result<(), Refusal> {
+        let length = bytes.len() as u64;
+        if length > self.settings.own_bytes_max {
+            return Err(Refusal::TooLarge);
+        }
+        if self.own_bytes() + length > self.settings.own_bytes_max {
+            return Err(match (&self.broken, self.supply.full) {
+                (Some(_), _) => self.last_refusal,
+                (None, true) => Refusal::Full,
+                (None, false) => Refusal::Busy,
+            });
+        }
+        self.staged.entry(transaction).or_default().own = true;
         self.gather(transaction, bytes, false)
+    }
+
+    /// Bytes of messages of our own that are staged or gathered and not durable yet.
+    pub fn own_bytes(&self) -> u64 {
+        self.own_staged_bytes + self.log.batches().map(|batch| batch.own_bytes).sum::<u64>()
+    }
+
+    /// Whether more messages of our own should be handed in: less than half of what they may take
+    /// is on its way.
+    pub fn has_own_room(&self) -> bool {
+        self.own_bytes() <= self.settings.own_bytes_max / 2
+    }
+
+    /// Notes that pieces of a body wait in memory.
+    fn rest(&mut self, transaction: TransactionId) {
+        let Some(staged) = self.staged.get_mut(&transaction) else { return };
+        if staged.pending_bytes == 0 || staged.resting {
+            return;
+        }
+        staged.resting = true;
+        self.resting.push_back(transaction);
+        if self.resting.len() > self.staged.len() + RESTING_GONE_MAX {
+            let staged = &self.staged;
+            self.resting.retain(|transaction| staged.contains_key(transaction));
+        }
+    }
+
+    /// While more than half of what clients may have staged is in memory, pieces that have waited
+    /// longest go to the disk as short chunks, twice as many bytes as are to come: bodies that
+    /// stand still must not keep others out.
+    fn write_resting(&mut self, coming: u64) {
+        let half = self.settings.staged_bytes_max / 2;
+        let aim = (self.staged_bytes + coming).saturating_sub(half).min(2 * coming);
+        let goal = self.staged_bytes.saturating_sub(aim);
+        for _ in 0..RESTING_LOOKED_AT_MAX.min(self.resting.len()) {
+            if self.staged_bytes <= goal || !self.has_room(self.settings.chunk_bytes_max.into()) {
+                return;
+            }
+            let Some(transaction) = self.resting.pop_front() else { return };
+            let Some(staged) = self.staged.get_mut(&transaction) else { continue };
+            staged.resting = false;
+            let share = staged.total / SHORT_CHUNK_BODY_DIVISOR;
+            let bytes = staged.pending_bytes;
+            if bytes >= SHORT_CHUNK_BYTES_MIN && bytes as u64 >= share && staged.lost.is_none() {
+                self.flush_chunk(transaction, bytes);
+            } else {
+                self.rest(transaction);
+            }
+        }
     }
 
     fn gather(
@@ -70,13 +156,17 @@ impl Spool {
         }
         staged.total += bytes.len() as u64;
         staged.pending_bytes += bytes.len();
-        self.staged_bytes += bytes.len() as u64;
+        if staged.own {
+            self.own_staged_bytes += bytes.len() as u64;
+        } else {
+            self.staged_bytes += bytes.len() as u64;
+        }
         staged.pending.push(bytes);
         while self.has_whole_chunk(transaction) {
             if client && !self.has_room(u64::from(self.settings.chunk_bytes_max)) {
                 return Err(Refusal::Full);
             }
-            self.flush_whole_chunk(transaction);
+            self.flush_chunk(transaction, self.settings.chunk_bytes_max as usize);
         }
         Ok(())
     }
@@ -84,9 +174,18 @@ impl Spool {
     /// Forgets what was staged.
     pub fn unstage(&mut self, transaction: TransactionId) {
         let Some(staged) = self.staged.remove(&transaction) else { return };
-        self.staged_bytes -= staged.pending_bytes as u64;
+        self.left_memory(staged.own, staged.pending_bytes);
         for (slot, ..) in staged.chunks.iter().filter_map(|chunk| chunk.place) {
             self.segments.unhold(slot);
+        }
+    }
+
+    /// Counts bytes out that are no longer staged.
+    pub(crate) fn left_memory(&mut self, own: bool, bytes: usize) {
+        if own {
+            self.own_staged_bytes -= bytes as u64;
+        } else {
+            self.staged_bytes -= bytes as u64;
         }
     }
 
@@ -95,14 +194,16 @@ impl Spool {
         self.staged.get(&transaction).is_some_and(|staged| staged.pending_bytes >= size)
     }
 
-    /// Moves one chunk into the gathering batch of the lane that its body belongs to.
-    fn flush_whole_chunk(&mut self, transaction: TransactionId) {
-        let size = self.settings.chunk_bytes_max as usize;
+    /// Moves one chunk of so many bytes, which are there, into the gathering batch of the lane that
+    /// its body belongs to.
+    fn flush_chunk(&mut self, transaction: TransactionId, size: usize) {
         let Some(staged) = self.staged.get_mut(&transaction) else { return };
-        let lane = match staged.total > u64::from(self.settings.bulk_bytes_min) {
+        // A full disk refuses bulk, but not what is our own.
+        let lane = match staged.total > u64::from(self.settings.bulk_bytes_min) && !staged.own {
             true => Kind::Bulk,
             false => Kind::Log,
         };
+        let own = staged.own;
         let mut taken = Vec::new();
         let mut missing = size;
         while missing > 0 {
@@ -114,7 +215,7 @@ impl Spool {
             taken.push(piece);
         }
         staged.pending_bytes -= size;
-        self.staged_bytes -= size as u64;
+        self.left_memory(own, size);
         self.push_chunk(transaction, lane, &taken);
     }
 
@@ -132,9 +233,11 @@ impl Spool {
         let batch = open.number;
         let Some(staged) = self.staged.get_mut(&transaction) else { return };
         let nth = staged.chunks.len();
+        let own = if staged.own { length as u64 } else { 0 };
         let length = length as u32;
         staged.chunks.push(StagedChunk { batch, offset: payload, length, checksum, place: None });
         self.lane(kind).open.items.push(Item::Chunk { transaction, nth, offset: payload });
+        self.lane(kind).open.own_bytes += own;
         self.lane(kind).open.urgent = true;
     }
 }

@@ -76,8 +76,7 @@ fn runs(place: &Path) -> Vec<Value> {
 
 #[test]
 fn a_subject_of_ones_own_is_measured_beside_no_mailer_and_a_campaign_goes_on_where_it_stopped() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: a campaign makes namespaces and needs root");
+    if !needs::met(&[needs::Need::Root("namespaces"), needs::Need::Room]) {
         return;
     }
     let place = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -131,8 +130,7 @@ fn a_scenario_is_printed_to_be_copied() {
 
 #[test]
 fn a_sync_can_take_longer_and_is_counted_for_each_message() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: a campaign makes namespaces and needs root");
+    if !needs::met(&[needs::Need::Root("namespaces"), needs::Need::Room]) {
         return;
     }
     let place = tempfile::tempdir_in("/var/tmp").unwrap();

@@ -36,8 +36,7 @@ beside = ["nothing", "other"]
 
 #[test]
 fn a_load_is_measured_beside_other_mail_and_too_few_runs_say_nothing() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: a campaign makes namespaces and needs root");
+    if !needs::met(&[needs::Need::Root("namespaces"), needs::Need::Room]) {
         return;
     }
     let place = tempfile::tempdir_in("/var/tmp").unwrap();

@@ -28,8 +28,7 @@ overload = ["senders-3", "sink-30", "idle-20", "slow-20"]
 
 #[test]
 fn each_burden_is_put_on_and_taken_off_and_all_that_was_promised_comes() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: a campaign makes namespaces and needs root");
+    if !needs::met(&[needs::Need::Root("namespaces"), needs::Need::Room]) {
         return;
     }
     let place = tempfile::tempdir_in("/var/tmp").unwrap();

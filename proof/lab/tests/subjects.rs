@@ -7,7 +7,7 @@
 mod pair;
 
 use pair::{Sink, source};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -93,9 +93,7 @@ fn a_file_that_describes_no_subject_ends_a_trial_before_anything_is_started() {
 
 #[test]
 fn a_subject_by_its_settings_alone_holds_and_relays_in_a_room_of_its_own() {
-    if !rustix::process::geteuid().is_root() {
-        let line = "SKIPPED a_subject_by_its_settings_alone: it needs root, for namespaces\n";
-        let _ = std::io::stderr().write_all(line.as_bytes());
+    if !needs::met(&[needs::Need::Root("namespaces"), needs::Need::Room]) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();

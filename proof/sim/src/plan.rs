@@ -20,6 +20,13 @@ pub const WALL_START: Wall = Wall::from_micros(1_767_225_600_000_000);
 const BAD_READS: u64 = 9;
 /// and the number of their first.
 const BAD_READS_FIRST: u32 = 1_000;
+/// The purpose of chance for lists, long replies and little room for notices, which came later,
+/// too.
+const LISTS: u64 = 10;
+/// The purpose for the recipients of a list; the message's number is added.
+const LIST_RECIPIENTS: u64 = 2_000_000;
+/// One plan in so many has lists.
+const LISTS_EVERY: u64 = 6;
 
 /// A simulation before it begins.
 #[derive(Clone, Debug)]
@@ -57,6 +64,8 @@ pub struct Knobs {
     pub room: u64,
     /// Octets of a body that a session hands over at once.
     pub body_chunk_bytes: usize,
+    /// Bytes that next hops add to what they say of a recipient.
+    pub reply_bytes: usize,
     /// Of a thousand connections to next hops, so many meet trouble.
     pub sink_trouble: u64,
 }
@@ -242,7 +251,8 @@ impl Plan {
         let mut draw = chance(seed, 1);
         let spans = [1, 20, 120, 7_200, 172_800];
         let span = Duration::from_secs(pick(&mut draw, &spans));
-        let knobs = knobs(&mut draw, span);
+        let mut knobs = knobs(&mut draw, span);
+        let lists = make_lists(seed, &mut knobs);
         let mails = 1 + draw.below(pick(&mut draw.clone(), &[4, 12, 40])) as u32;
         let quiet = one_in(&mut draw, 12);
         // Some plans are storms of power cuts: recovery over recovery.
@@ -258,6 +268,7 @@ impl Plan {
             mails: (0..mails)
                 .filter(|number| kept(format!("m{number}")))
                 .map(|number| mail(seed, number, span, quiet))
+                .map(|mail| if lists { list(seed, mail) } else { mail })
                 .collect(),
             faults: (0..faults)
                 .filter(|number| kept(format!("f{number}")))
@@ -319,6 +330,7 @@ fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
         // With 2, small chunks in padded batches would be copied for ever.
         copy_forward_divisor: pick(draw, &[4, 4, 8]),
         create: true,
+        ..spool::Settings::default()
     };
     let scheduler = scheduler::Settings {
         retry: scheduler::Retry {
@@ -348,8 +360,33 @@ fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
         credit_bytes: pick(draw, &[20_000, 1 << 20]),
         room: u64::from(segment_bytes) * pick(draw, &[14, 20, 256]),
         body_chunk_bytes: pick(draw, &[1_000, 8 << 10, 64 << 10]),
+        reply_bytes: 0,
         sink_trouble: pick(draw, &[0, 30, 300]),
     }
+}
+
+/// Whether the plan has lists; where it has, replies may be long and notices have little room.
+fn make_lists(seed: u64, knobs: &mut Knobs) -> bool {
+    let mut draw = chance(seed, LISTS);
+    let lists = one_in(&mut draw, LISTS_EVERY);
+    if lists {
+        knobs.reply_bytes = pick(&mut draw, &[0, 100, 440]);
+        knobs.spool.own_bytes_max = pick(&mut draw, &[6_000, 20_000, 60_000, 32 << 20]);
+    }
+    lists
+}
+
+/// Makes every other message a list, of which many recipients are refused or never taken.
+fn list(seed: u64, mut mail: Mail) -> Mail {
+    let mut draw = chance(seed, LIST_RECIPIENTS + u64::from(mail.number));
+    if one_in(&mut draw, 2) {
+        let domain = Some(draw.below(u64::from(DOMAINS)) as u8);
+        let fates = [Fate::Taken, Fate::Refused, Fate::Refused, Fate::Never];
+        let many = 20 + draw.below(100);
+        let one = |_| Recipient { domain, fate: pick(&mut draw, &fates), never_notify: false };
+        mail.recipients.extend((0..many).map(one));
+    }
+    mail
 }
 
 fn mail(seed: u64, number: u32, span: Duration, quiet: bool) -> Mail {

@@ -280,20 +280,25 @@ impl Sink {
         let address = line.split(['<', '>']).nth(1).unwrap_or_default().to_owned();
         let fate = parse_address(&address).and_then(|key| Some((key, world.fate(key)?)));
         let reply = match fate {
-            Some((_, Fate::Refused)) => "550 5.1.1 nobody of that name\r\n",
-            Some((_, Fate::Never)) => "450 4.2.1 never now\r\n",
+            Some((_, Fate::Refused)) => "550 5.1.1 nobody of that name",
+            Some((_, Fate::Never)) => "450 4.2.1 never now",
             Some((key, Fate::Deferred(times))) if *deferred.entry(key).or_insert(0) < times => {
                 *deferred.entry(key).or_insert(0) += 1;
-                "450 4.2.1 later\r\n"
+                "450 4.2.1 later"
             }
             _ => {
                 if let Some(transaction) = &mut self.transaction {
                     transaction.recipients.push(address);
                 }
-                "250 2.1.5 ok\r\n"
+                "250 2.1.5 ok"
             }
         };
-        world.say(stream, 1, reply);
+        // Each recipient hears words of its own.
+        let words = match (world.plan.knobs.reply_bytes, fate) {
+            (0, _) | (_, None) => String::new(),
+            (bytes, Some(((mail, index), _))) => format!(" m{mail}r{index} {}", "-".repeat(bytes)),
+        };
+        world.say(stream, 1, &format!("{reply}{words}\r\n"));
     }
 
     /// The last byte is here.

@@ -17,20 +17,35 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("spool", &["mail", "world"]),
     ("delivery", &["mail", "smtp"]),
     ("queue", &["mail", "link", "policy", "scheduler", "spool", "world"]),
-    ("daemon", DRIVER),
+    ("needs", &[]),
+    ("daemon", DAEMON),
     ("sim", DRIVER),
     ("counts", DRIVER),
     ("fuzz", FUZZ),
     ("orders", &["mail", "policy", "queue", "scheduler", "spool", "world"]),
     ("stats", &[]),
     ("report", &["stats"]),
-    ("lab", &["report", "stats"]),
+    ("lab", &["needs", "report", "stats"]),
     ("xtask", &[]),
 ];
 
 /// The drivers wire all machines together.
 const DRIVER: &[&str] =
     &["mail", "world", "link", "smtp", "policy", "scheduler", "spool", "delivery", "queue"];
+
+/// What the tests of `daemon` need of the machine is asked with `needs`.
+const DAEMON: &[&str] = &[
+    "mail",
+    "world",
+    "link",
+    "smtp",
+    "policy",
+    "scheduler",
+    "spool",
+    "delivery",
+    "queue",
+    "needs",
+];
 
 /// The fuzz targets reach all parsers, those of the settings and mailboxes in `daemon` too.
 const FUZZ: &[&str] = &[

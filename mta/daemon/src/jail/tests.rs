@@ -1,6 +1,7 @@
 //! Each profile is entered by a child that then tries what it must not.
 
 use super::*;
+use needs::Need;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -190,8 +191,7 @@ fn no_file_outside_can_be_opened_and_those_inside_can() {
 
 #[test]
 fn the_user_changes_for_good() {
-    if !is_root() {
-        eprintln!("not root: there is no user to change from");
+    if !needs::met(&[Need::Root("a user to change from")]) {
         return;
     }
     for role in JAILED {
@@ -209,8 +209,7 @@ fn the_user_changes_for_good() {
 
 #[test]
 fn x202_root_without_a_user_to_become_is_refused() {
-    if !is_root() {
-        eprintln!("not root: nothing to refuse");
+    if !needs::met(&[Need::Root("a user to change from")]) {
         return;
     }
     let root = User { uid: 0, gid: 0, groups: Vec::new() };
@@ -234,8 +233,7 @@ fn x202_root_without_a_user_to_become_is_refused() {
 
 #[test]
 fn x202_a_switch_that_the_system_refuses_is_an_error() {
-    if !is_root() {
-        eprintln!("not root: there is nothing to refuse");
+    if !needs::met(&[Need::Root("a user to change from")]) {
         return;
     }
     let ended = in_a_child(|| {

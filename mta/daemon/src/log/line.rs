@@ -48,6 +48,13 @@ impl Line {
         self.text
     }
 
+    /// The finished line with the count of the events that it stands for; there is always room for that.
+    pub(super) fn end_repeated(mut self, count: u64) -> String {
+        self.text.push_str(repeated(self.format));
+        push_number(&mut self.text, count, 1);
+        self.end()
+    }
+
     /// The next field is the one in which the lines of `end_each` differ.
     pub(super) fn leave_gap(&mut self) {
         self.gap = self.text.len();
@@ -152,6 +159,31 @@ fn end(format: Format, is_cut: bool) -> &'static str {
     }
 }
 
+/// What stands before the count of a line for many events. No value can end so: one with a blank or a quote is quoted.
+fn repeated(format: Format) -> &'static str {
+    match format {
+        Format::Text => " repeated=",
+        Format::Json => ",\"repeated\":",
+    }
+}
+
+/// How many events these finished lines stand for.
+pub(super) fn events(lines: &[u8]) -> u64 {
+    let ends =
+        [(Format::Text, false), (Format::Text, true), (Format::Json, false), (Format::Json, true)];
+    let one = |line: &[u8]| {
+        let count = ends.iter().find_map(|(format, is_cut)| {
+            let rest = line.strip_suffix(end(*format, *is_cut).as_bytes())?;
+            let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+            let (rest, digits) = rest.split_at(rest.len() - digits);
+            rest.strip_suffix(repeated(*format).as_bytes())?;
+            std::str::from_utf8(digits).ok()?.parse().ok()
+        });
+        count.unwrap_or(1)
+    };
+    lines.split_inclusive(|byte| *byte == b'\n').map(one).sum()
+}
+
 /// Seconds to the millisecond.
 fn seconds(out: &mut String, value: Duration) {
     push_number(out, value.as_secs(), 1);
@@ -185,6 +217,6 @@ fn quote(out: &mut String, value: &str, escape: impl Fn(&mut String, char)) {
 pub(super) const LINE_BYTES_MAX: usize = 4_000;
 /// Longest text value in bytes, before escaping.
 const VALUE_BYTES_MAX: usize = 1_000;
-/// Room for the words that say that something is missing.
-const CUT_BYTES: usize = 16;
+/// Room for the words that say that something is missing, and for a count of repetitions.
+const CUT_BYTES: usize = 16 + 32;
 const _: () = assert!(LINE_BYTES_MAX <= 4_096);

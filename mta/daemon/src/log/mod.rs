@@ -10,11 +10,13 @@
 //! ```
 
 mod line;
+mod sum;
 mod writer;
 
 use crate::settings::{LogFormat, LogLevel};
 use line::Line;
 use mail::{Address, Enhanced, MessageId, Reply, ReversePath, Wall};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -89,6 +91,14 @@ impl Verb {
         }
     }
 
+    /// Whether equal events of a flood are summed up. What is told of a message never is.
+    const fn is_summed(self) -> bool {
+        matches!(
+            self,
+            Verb::Receive | Verb::Converse | Verb::Judge | Verb::Info | Verb::Warn | Verb::Error
+        )
+    }
+
     /// The priority that journald reads from the line's first characters.
     const fn priority(self) -> &'static str {
         match self {
@@ -158,7 +168,9 @@ impl Log {
     pub fn event(&self, verb: Verb) -> Event<'_> {
         let is_told = self.shared.is_some() && verb.level() <= self.style.level;
         let line = is_told.then(|| Line::start(self.style, &self.role, verb, now()));
-        Event { log: self, line }
+        let shared = self.shared.as_ref().filter(|_| is_told && verb.is_summed());
+        let kind = shared.map(|shared| shared.hasher());
+        Event { log: self, line, kind }.alike(verb)
     }
 
     /// Something to know, in words.
@@ -197,11 +209,15 @@ impl Log {
 pub struct Event<'a> {
     log: &'a Log,
     line: Option<Line>,
+    /// What two events of a flood have in common: the verb, the client, the reply's codes, and each text but those that
+    /// a stranger makes up. None if the event is told whatever happens.
+    kind: Option<DefaultHasher>,
 }
 
 impl Event<'_> {
     /// The queue id.
-    pub fn id(self, id: MessageId) -> Self {
+    pub fn id(mut self, id: MessageId) -> Self {
+        self.kind = None;
         self.with(|line| line.word("id", id))
     }
 
@@ -226,12 +242,12 @@ impl Event<'_> {
 
     /// The other side of an attempt: `host[address]:port`, or a mailbox.
     pub fn relay(self, peer: &str) -> Self {
-        self.with(|line| line.text("relay", peer))
+        self.alike(peer).with(|line| line.text("relay", peer))
     }
 
     /// The client that a message comes from.
     pub fn client(self, client: &str) -> Self {
-        self.with(|line| line.text("client", client))
+        self.alike(client).with(|line| line.text("client", client))
     }
 
     /// Octets of the message.
@@ -256,28 +272,33 @@ impl Event<'_> {
 
     /// `delivered`, `deferred`, `failed`, `accepted`, `refused`...
     pub fn status(self, status: &'static str) -> Self {
-        self.with(|line| line.word("status", status))
+        self.alike(status).with(|line| line.word("status", status))
     }
 
     /// What was said.
     pub fn reply(self, reply: &Reply) -> Self {
-        self.with(|line| line.text("reply", &reply.to_string()))
+        let codes = (reply.code, reply.enhanced);
+        self.alike(codes).with(|line| line.text("reply", &reply.to_string()))
     }
 
-    /// Any other number.
-    pub fn number(self, key: &'static str, value: u64) -> Self {
+    /// Any other number. An event with a number is never summed up: the number would be lost.
+    pub fn number(mut self, key: &'static str, value: u64) -> Self {
+        self.kind = None;
         self.with(|line| line.number(key, value))
     }
 
-    /// Any other text, by whomever.
+    /// Any other text, whoever wrote it. A flood in which each client calls itself something else in EHLO is still one.
     pub fn text(self, key: &'static str, value: &str) -> Self {
-        self.with(|line| line.text(key, value))
+        let known = if key == "helo" { "" } else { value };
+        self.alike((key, known)).with(|line| line.text(key, value))
     }
 
     /// Tells it. Never waits for the disk or the reader; a full buffer drops and counts it.
     pub fn emit(self) {
-        if let (Some(line), Some(shared)) = (self.line, &self.log.shared) {
-            shared.put(&line.end());
+        let (Some(line), Some(shared)) = (self.line, &self.log.shared) else { return };
+        match self.kind {
+            Some(kind) => shared.put_equal(kind.finish(), line),
+            None => shared.put(&line.end()),
         }
     }
 
@@ -288,6 +309,13 @@ impl Event<'_> {
             let addresses = recipients.map(|to| ["<", to.as_str(), ">"].concat());
             shared.put(&line.end_each("to", addresses));
         }
+    }
+
+    fn alike(mut self, value: impl Hash) -> Self {
+        if let Some(kind) = &mut self.kind {
+            value.hash(kind);
+        }
+        self
     }
 
     fn with(mut self, add: impl FnOnce(&mut Line)) -> Self {

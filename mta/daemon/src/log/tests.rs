@@ -179,7 +179,7 @@ fn n115_a_reader_that_stops_makes_nobody_wait_and_is_told_what_it_missed() {
     let started = Instant::now();
     const TOLD: u64 = 20_000;
     for _ in 0..TOLD {
-        log.info(&filler);
+        log.event(Verb::Record).text("msg", &filler).emit(); // of a message: never summed up
     }
     assert!(started.elapsed() < Duration::from_secs(10), "told {:?}", started.elapsed());
     let dropped = log.dropped();
@@ -243,4 +243,105 @@ fn a_level_tells_what_it_holds_and_no_more() {
 fn a_log_that_is_off_tells_nothing_and_costs_nothing() {
     attempt(&Log::off(), "ok");
     assert_eq!(Log::off().dropped(), 0);
+}
+
+/// The events that lines stand for: each one, or as many as it says.
+fn events_of(lines: &[String]) -> u64 {
+    let values = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    values.map(|value| value["repeated"].as_u64().unwrap_or(1)).sum()
+}
+
+fn refuse(log: &Log, client: &str, at: u32) {
+    log.event(Verb::Judge)
+        .client(client)
+        .text("helo", &format!("bot{at}.example"))
+        .to(&Address::parse(&format!("nobody{at}@local.test"), false).unwrap())
+        .reply(&Reply::new(550, Enhanced(5, 1, 1), format!("no user nobody{at} here")))
+        .status("refused")
+        .emit();
+}
+
+#[test]
+fn r244_a_flood_of_equal_events_is_summed_up_and_the_count_stays_right() {
+    let lines = lines(JSON, |log| {
+        for at in 0..100_000 {
+            refuse(log, "192.0.2.1", at);
+            if at % 1_000 == 0 {
+                refuse(log, "192.0.2.2", at);
+            }
+        }
+    });
+    let of = |client: &str| -> Vec<String> {
+        lines.iter().filter(|line| line.contains(client)).cloned().collect()
+    };
+    assert_eq!(events_of(&of("192.0.2.1")), 100_000);
+    assert_eq!(events_of(&of("192.0.2.2")), 100);
+    // Twenty lines and a sum in each period of five seconds, however slow this machine is.
+    assert!(of("192.0.2.1").len() < 10_000, "{}", of("192.0.2.1").len());
+    let sum: serde_json::Value = serde_json::from_str(of("192.0.2.1").last().unwrap()).unwrap();
+    assert_eq!(
+        (&sum["to"], &sum["status"]),
+        (&"<nobody99999@local.test>".into(), &"refused".into())
+    );
+}
+
+#[test]
+fn r244_what_is_told_of_a_message_or_has_a_number_is_never_summed_up() {
+    let verbs =
+        [Verb::Promise, Verb::Attempt, Verb::Record, Verb::Bounce, Verb::Retire, Verb::Warn];
+    let lines = lines(TEXT, |log| {
+        for at in 0..200 {
+            for verb in verbs {
+                log.event(verb).id(MessageId(at % 2)).status("x").emit();
+            }
+            log.event(Verb::Commit).status("x").emit();
+            log.event(Verb::Judge).number("recipients", 7).status("refused").emit();
+        }
+    });
+    assert_eq!(lines.len(), 200 * 8);
+    assert!(!lines.iter().any(|line| line.contains("repeated")));
+}
+
+#[test]
+fn r244_a_sum_comes_by_itself_when_the_flood_is_over_and_kinds_are_bounded() {
+    let mut sums = sum::Sums::default();
+    let now = Instant::now();
+    let line = || Line::start(JSON, "queue[1]", Verb::Warn, super::now());
+    let mut told = 0;
+    for kind in 0..2 * sum::KINDS_MAX as u64 {
+        for _ in 0..sum::EQUAL_LINES_MAX + 2 {
+            told += u64::from(sums.add(kind, line(), now).is_some());
+        }
+    }
+    let summed = sum::KINDS_MAX as u64;
+    let all = 2 * summed * u64::from(sum::EQUAL_LINES_MAX + 2);
+    assert_eq!(told, all - 2 * summed, "kinds beyond the bound are told as they are");
+    assert_eq!(sums.wait(now), Some(sum::PERIOD));
+    assert_eq!(sums.close(now, false), "");
+    let later = now + sum::PERIOD;
+    let text = sums.close(later, false);
+    assert_eq!((text.lines().count() as u64, line::events(text.as_bytes())), (summed, 2 * summed));
+    assert_eq!(sums.wait(later), None, "nothing is kept");
+}
+
+#[test]
+fn r244_a_dropped_sum_counts_as_all_its_events_and_a_strangers_text_counts_as_one() {
+    for style in [TEXT, JSON] {
+        let make = |text: &str| {
+            let mut line = Line::start(style, "receive[1]", Verb::Judge, super::now());
+            line.text("msg", text);
+            line
+        };
+        for text in ["x repeated=9", "x,\"repeated\":9", "repeated=9"] {
+            assert_eq!(line::events(make(text).end().as_bytes()), 1, "{text}");
+        }
+        let mut long = make("x");
+        for key in ["a", "b", "c", "d", "e"] {
+            long.text(key, &"y".repeat(995));
+        }
+        let text = long.end_repeated(u64::MAX) + &make("x").end();
+        assert!(text.lines().all(|line| line.len() < line::LINE_BYTES_MAX));
+        assert_eq!(line::events(&text.as_bytes()[..text.find('\n').unwrap() + 1]), u64::MAX);
+        assert_eq!(line::events(make("x").end_repeated(7).as_bytes()), 7);
+    }
 }

@@ -2,9 +2,11 @@
 //!
 //! Must never hold the buffer's lock during a write, and never end because of one that failed.
 
-use super::line::LINE_BYTES_MAX;
+use super::line::{LINE_BYTES_MAX, Line, events};
+use super::sum::Sums;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
+use std::hash::DefaultHasher;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,6 +24,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct State {
     buffer: Vec<u8>,
+    sums: Sums,
     dropped_untold: u64,
     dropped_total: u64,
     /// The writer has a batch in hand.
@@ -31,33 +34,37 @@ struct State {
 impl Shared {
     /// Adds lines, and counts those that have no room as dropped.
     pub(super) fn put(&self, lines: &str) {
-        let lines = lines.as_bytes();
         let mut state = self.lock();
-        let was_empty = state.buffer.is_empty();
-        let room = BUFFER_BYTES_MAX - state.buffer.len();
-        let fitting = if lines.len() <= room {
-            lines.len()
-        } else {
-            memchr::memrchr(b'\n', &lines[..room]).map_or(0, |at| at + 1)
-        };
-        state.buffer.extend_from_slice(&lines[..fitting]);
-        if fitting < lines.len() {
-            let dropped = memchr::memchr_iter(b'\n', &lines[fitting..]).count() as u64;
-            state.dropped_untold += dropped;
-            state.dropped_total += dropped;
-        }
-        if fitting == 0 {
-            return;
-        }
+        let is_awaited = state.buffer.is_empty();
+        let has_more = state.put(lines);
         drop(state);
-        if was_empty {
+        if is_awaited && has_more {
             self.filled.notify_one();
         }
+    }
+
+    /// Adds the line of an event that may be one of a flood.
+    pub(super) fn put_equal(&self, kind: u64, line: Line) {
+        let mut state = self.lock();
+        let is_awaited = state.buffer.is_empty();
+        let lines = state.sums.add(kind, line, Instant::now());
+        let has_more = lines.is_some_and(|lines| state.put(&lines));
+        drop(state);
+        if is_awaited && has_more {
+            self.filled.notify_one();
+        }
+    }
+
+    /// See [`Sums::hasher`].
+    pub(super) fn hasher(&self) -> DefaultHasher {
+        self.lock().sums.hasher()
     }
 
     pub(super) fn flush(&self, longest: Duration) {
         let until = Instant::now() + longest;
         let mut state = self.lock();
+        state.close_sums(true);
+        self.filled.notify_one();
         while !state.buffer.is_empty() || state.is_writing {
             let Some(left) = until.checked_duration_since(Instant::now()) else { return };
             state = self
@@ -79,8 +86,18 @@ impl Shared {
     /// Waits for something to write; the lines, and how many were dropped before them.
     fn take(&self, spare: Vec<u8>) -> (Vec<u8>, u64) {
         let mut state = self.lock();
-        while state.buffer.is_empty() && state.dropped_untold == 0 {
-            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        loop {
+            state.close_sums(false);
+            if !state.buffer.is_empty() || state.dropped_untold > 0 {
+                break;
+            }
+            state = match state.sums.wait(Instant::now()) {
+                None => self.filled.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(longest) => {
+                    let waited = self.filled.wait_timeout(state, longest);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
         state.is_writing = true;
         let batch = std::mem::replace(&mut state.buffer, spare);
@@ -95,6 +112,29 @@ impl Shared {
         state.dropped_total += lost;
         drop(state);
         self.written.notify_all();
+    }
+}
+
+impl State {
+    /// Whether anything had room.
+    fn put(&mut self, lines: &str) -> bool {
+        let lines = lines.as_bytes();
+        let room = BUFFER_BYTES_MAX.saturating_sub(self.buffer.len());
+        let fitting = if lines.len() <= room {
+            lines.len()
+        } else {
+            memchr::memrchr(b'\n', &lines[..room]).map_or(0, |at| at + 1)
+        };
+        self.buffer.extend_from_slice(&lines[..fitting]);
+        let dropped = events(&lines[fitting..]);
+        self.dropped_untold += dropped;
+        self.dropped_total += dropped;
+        fitting > 0
+    }
+
+    fn close_sums(&mut self, all: bool) {
+        let lines = self.sums.close(Instant::now(), all);
+        self.put(&lines);
     }
 }
 
@@ -141,7 +181,7 @@ fn run(shared: &Shared, mut out: File, is_file: bool, dropped_line: &dyn Fn(u64)
     }
 }
 
-/// Writes whole lines, in pieces that no other process's lines can come between; how many lines
+/// Writes whole lines, in pieces that no other process's lines can come between; how many events
 /// were not written.
 fn write_lines(out: &mut File, batch: &[u8], is_file: bool) -> u64 {
     let piece_bytes_max = if is_file { FILE_WRITE_BYTES_MAX } else { LINE_BYTES_MAX };
@@ -149,7 +189,7 @@ fn write_lines(out: &mut File, batch: &[u8], is_file: bool) -> u64 {
     while !rest.is_empty() {
         let piece = whole_lines(rest, piece_bytes_max);
         if write_all(out, piece).is_err() {
-            return rest.iter().filter(|byte| **byte == b'\n').count() as u64;
+            return events(rest);
         }
         rest = &rest[piece.len()..];
     }

@@ -9,13 +9,20 @@ use mail::NextHop;
 use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Verdict};
 use std::net::IpAddr;
 
+/// Refusals of a client in `relay.from` before each counts as wrong: as many as a transaction may have
+/// recipients at the most, so that no list of it is ever cut off.
+const TRUSTED_REFUSALS_MAX: u32 = 1_000_000;
+
 impl Settings {
     /// What a session of this listener goes by; `trusted`: its client is in `relay.from`.
     pub fn smtp(&self, listen: &Listen, trusted: bool) -> smtp::server::Settings {
         let limits = &self.limits;
-        let recipients_max = match trusted {
-            true => listen.recipients_max,
-            false => listen.recipients_max.min(listen.stranger_recipients_max),
+        let (recipients_max, refusals_max) = match trusted {
+            true => (listen.recipients_max, TRUSTED_REFUSALS_MAX),
+            false => {
+                let recipients_max = listen.recipients_max.min(listen.stranger_recipients_max);
+                (recipients_max, limits.refusals_max)
+            }
         };
         smtp::server::Settings {
             lmtp: listen.protocol == Protocol::Lmtp,
@@ -25,6 +32,7 @@ impl Settings {
             recipients_max,
             errors_max: limits.junk_commands_max,
             idle_commands_max: limits.idle_commands_max,
+            refusals_max,
             command_wait_max: limits.command_timeout,
             data_wait_max: limits.data_timeout,
             data_bytes_per_second_min: limits.data_bytes_per_second_min,

@@ -128,10 +128,12 @@ pub const KNOBS: &[Knob] = knobs! {
     "limits.command_timeout" = "\"5m\"", Time(1, DAY), "until a whole command line is there", "RFC 5321 4.5.3.2.7: at least 5 minutes", "\"1m\"";
     "limits.data_timeout" = "\"5m\"", Time(1, DAY), "silence inside a message", "RFC 5321 4.5.3.2.5 has the client wait 3 minutes for each block", "\"3m\"";
     "limits.data_bytes_per_second_min" = "500", Bytes(0, G), "bytes a second that a message must come with, on the average after data_timeout", "a modem's pace; slower is an attack", "1000";
-    "limits.transaction_time_max" = "\"4h\"", Time(60, 7 * DAY), "a transaction from MAIL to its end; our own time does not count", "50 MB at 30 kbit/s", "\"1h\"";
+    "limits.transaction_time_max" = "\"4h\"", Time(60, 7 * DAY), "a transaction from MAIL to its end, and a connection without a message; our own time does not count", "50 MB at 30 kbit/s", "\"1h\"";
     "limits.commit_timeout" = "\"1m\"", Time(2, HOUR), "until a message that has come whole must be on the disk: then its connection is closed without a reply; from half of it on new mail gets 451", "RFC 5321 4.5.3.2.6 has the client wait 10 minutes; a disk that takes one is broken", "\"30s\"";
-    "limits.junk_commands_max" = "20", Count(1, 100_000), "wrong commands before the session is ended with 421", "more than any honest client makes", "5";
-    "limits.idle_commands_max" = "100", Count(1, 1_000_000), "commands that do nothing, such as NOOP, before each counts as wrong", "clients that keep a connection alive", "10";
+    "limits.junk_commands_max" = "20", Count(1, 100_000), "wrong commands since the last message before the session is ended with 421", "more than any honest client makes", "5";
+    "limits.refusals_max" = "100", Count(0, 1_000_000), "commands and bodies of a stranger that are refused, such as RCPT of an unknown mailbox, since its last message, before each counts as wrong",
+        "a list has dead addresses; Postfix counts from the first", "20";
+    "limits.idle_commands_max" = "100", Count(1, 1_000_000), "commands that do nothing, such as NOOP, since the last message, before each counts as wrong", "clients that keep a connection alive", "10";
 
     "processes.receive" = "0", Count(0, 64), "processes that converse with those who send us mail; 0 is by cores", "one for two cores is enough", "2";
     "processes.send" = "0", Count(0, 64), "processes that converse with those to whom we send; 0 is by cores", "one for two cores is enough", "4";

@@ -282,6 +282,7 @@ fn limits(table: &Scope<'_>) -> Limits {
         transaction_time_max: table.time("transaction_time_max"),
         commit_timeout: table.time("commit_timeout"),
         junk_commands_max: table.count("junk_commands_max"),
+        refusals_max: table.count("refusals_max"),
         idle_commands_max: table.count("idle_commands_max"),
     }
 }

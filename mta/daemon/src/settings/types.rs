@@ -249,12 +249,14 @@ pub struct Limits {
     pub data_timeout: Duration,
     /// Bytes a second that a message must come with on the average.
     pub data_bytes_per_second_min: u64,
-    /// A transaction from MAIL to its end; our own time does not count.
+    /// A transaction from MAIL to its end, and a connection without a message; our own time does not count.
     pub transaction_time_max: Duration,
     /// Until a message that has come whole must be on the disk.
     pub commit_timeout: Duration,
     /// Commands that are wrong before the session is ended with 421.
     pub junk_commands_max: u32,
+    /// Refused commands and bodies of a stranger before each counts as wrong.
+    pub refusals_max: u32,
     /// Commands that do nothing, such as NOOP, before each counts as wrong.
     pub idle_commands_max: u32,
 }

@@ -3,6 +3,7 @@
 //! Must never change the network of the machine.
 
 use crate::support::until;
+use needs::Need;
 use std::process::Command;
 
 /// Of each of these any address can be listened at, without being an interface's.
@@ -10,14 +11,15 @@ pub const NET: &str = "198.51.100.0/24";
 /// Addresses of the interface.
 pub const OWN: [&str; 3] = ["203.0.113.5/32", "2001:db8::2/128", "2001:db8::99/128"];
 
-/// Moves this thread, and all that it starts from now on, into a network of its own. False where
-/// that is not allowed; then it has been said that nothing is shown.
+/// Moves this thread, and all that it starts from now on, into a network of its own. False if
+/// that is not allowed; the test is skipped then.
 pub fn own() -> bool {
-    // SAFETY: it changes nothing but which network this thread's new sockets belong to.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        eprintln!("a network of its own needs root: nothing was shown");
+    if !needs::met(&[Need::Root("a network"), Need::Network]) {
         return false;
     }
+    // SAFETY: it changes nothing but which network this thread's new sockets belong to.
+    let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+    assert_eq!(result, 0, "unshare: {}", std::io::Error::last_os_error());
     ip("link set lo up");
     ip(&format!("route add local {NET} dev lo"));
     for address in OWN {

@@ -16,18 +16,6 @@ mod operators;
 mod process;
 mod resources;
 
-/// Says, past the capture of the test harness, that a test has tried nothing.
-fn is_root_or_skips(what: &str) -> bool {
-    use std::io::Write;
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        let name = std::thread::current().name().unwrap_or("a test").to_string();
-        let line = format!("SKIPPED {name}: it needs root, for {what}\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
-    }
-    is_root
-}
-
 /// The name of the file of faults is what a release build must not know (the compiler sees to it
 /// in `world/src/real/faults`, `cargo xtask tidy` to that).
 #[test]

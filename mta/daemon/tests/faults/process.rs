@@ -6,6 +6,7 @@
 use crate::field::{Field, Promised, RETRY};
 use crate::support::daemon::{lives, signal_to};
 use crate::support::{Client, Daemon, Script, Setup, Sink, free_port, token, until};
+use needs::Need;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -217,7 +218,7 @@ fn rand_micros(round: u64) -> u64 {
 
 #[test]
 fn x202_root_that_cannot_become_another_user_is_refused_at_the_start() {
-    if !crate::is_root_or_skips("something to give up") {
+    if !needs::met(&[Need::Root("something to give up")]) {
         return;
     }
     let field = Field::start(Setup::default());

@@ -7,6 +7,7 @@
 use crate::field::{Field, Promised, RETRY};
 use crate::support::daemon::signal_to;
 use crate::support::{Client, Daemon, PATIENCE, Script, Setup, Sink, token, until};
+use needs::Need;
 use std::fs::File;
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -222,7 +223,7 @@ fn n109_without_a_process_to_spare_what_runs_goes_on_and_what_died_comes_back_la
 
 /// Runs the test in a network of its own, with nothing but loopback in it.
 fn in_own_network(test: impl FnOnce() + Send + 'static) {
-    if !crate::is_root_or_skips("a network of its own") {
+    if !needs::met(&[Need::Root("a network"), Need::Network]) {
         return;
     }
     let alone = std::thread::spawn(|| {
@@ -355,7 +356,7 @@ fn n115_a_log_that_nobody_reads_holds_up_no_mail() {
 
 #[test]
 fn n116_without_resolv_conf_hosts_or_with_broken_ones_mail_waits_and_the_rest_flows() {
-    if !crate::is_root_or_skips("another /etc") {
+    if !needs::met(&[Need::Root("another /etc"), Need::Mounts]) {
         return;
     }
     let broken =

@@ -289,6 +289,39 @@ fn p058_a_recipient_named_many_times_gets_one_copy_and_another_is_not_lost() {
 }
 
 #[test]
+fn r218_a_stranger_that_tries_names_is_cut_off_and_the_log_has_a_sum() {
+    let token = token("r218");
+    // In `relay.from` as well: 127.0.0.1.
+    let mut client = Client::ready(port());
+    client.ask(&format!("MAIL FROM:<{token}@client.test>"), 250);
+    for _ in 0..6 {
+        client.send(format!("RCPT TO:<a/{token}@local.test>\r\n").repeat(100));
+        (0..100).for_each(|_| drop(client.expect(550)));
+    }
+    client.ask("RCPT TO:<b@local.test>", 250);
+    client.ask("QUIT", 221);
+    place().daemon.wait_for_log(&["\"event\":\"judge\"", "\"recipients\":500"]);
+    let own_line = format!("<a/{token}@local.test>");
+    assert_eq!(place().daemon.log().matches(&own_line).count(), 100);
+
+    let mut stranger = Client::stranger(port());
+    stranger.ask("MAIL FROM:<a@stranger.test>", 250);
+    let mut refused = 0;
+    let last = loop {
+        let reply = stranger.command(&format!("RCPT TO:<{token}{refused}@elsewhere.test>"));
+        if reply.code != 554 {
+            break reply;
+        }
+        refused += 1;
+        // The reply that ends it comes together with the last refusal.
+        if refused == 150 {
+            break stranger.reply();
+        }
+    };
+    assert_eq!((refused, last.code, last.enhanced()), (150, 421, "4.7.0"), "{last:?}");
+}
+
+#[test]
 fn p059_what_a_shell_would_run_is_refused_or_a_plain_name() {
     let mut client = Client::ready(port());
     let made = place().daemon.directory.join("made-by-a-shell");

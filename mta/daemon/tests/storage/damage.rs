@@ -3,7 +3,7 @@
 //! Must never be content that the mailer starts: each message that comes must be as it was sent, and
 //! each that was not hit must come.
 
-use crate::rig::{Rig, privileged};
+use crate::rig::{Rig, can_trace};
 use crate::support::sink::find;
 use crate::support::{Client, Setup, token, until};
 use crate::volume::run;
@@ -158,7 +158,7 @@ fn s130_s131_s132_s134_damage_in_any_field_costs_at_most_its_own_message_and_is_
 /// power takes some of its sectors.
 #[test]
 fn s127_s128_a_torn_tail_is_dropped_without_an_alarm_and_all_that_was_promised_comes() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     // Few outcomes, so that the first commit that hangs is the one of the message, or the second.

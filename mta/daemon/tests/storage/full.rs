@@ -3,10 +3,11 @@
 //! Must never take 451 for an answer: the client is to hear that it is room that is missing.
 
 use crate::cut::{notices, refusing, send_doomed};
-use crate::rig::{Rig, privileged};
+use crate::rig::{Rig, can_mount, can_trace};
 use crate::support::load::Load;
 use crate::support::until;
 use crate::volume::{Volume, run};
+use needs::Need;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -42,7 +43,7 @@ fn fills_and_resumes(mut rig: Rig, fill: impl FnOnce(), make_room: impl FnOnce()
 
 #[test]
 fn s118_a_full_disk_answers_452_loses_nothing_and_takes_mail_again_when_there_is_space() {
-    if !privileged() {
+    if !can_mount("ext4") {
         return;
     }
     let volume = Volume::image("ext4", 64, &[], "");
@@ -52,7 +53,7 @@ fn s118_a_full_disk_answers_452_loses_nothing_and_takes_mail_again_when_there_is
 
 #[test]
 fn s120_a_file_system_without_inodes_answers_452_and_takes_mail_again_when_there_are_some() {
-    if !privileged() {
+    if !can_mount("ext4") {
         return;
     }
     let volume = Volume::image("ext4", 200, &["-N", "64"], "");
@@ -64,7 +65,7 @@ fn s120_a_file_system_without_inodes_answers_452_and_takes_mail_again_when_there
 /// outcomes have the reserve.
 #[test]
 fn s118_a_disk_filled_by_the_queue_itself_drains_bounces_and_takes_mail_again() {
-    if !privileged() {
+    if !can_mount("ext4") {
         return;
     }
     let volume = Volume::image("ext4", 32, &[], "");
@@ -93,7 +94,7 @@ fn s118_a_disk_filled_by_the_queue_itself_drains_bounces_and_takes_mail_again() 
 /// each call, because the pause after a failure in the background is two seconds.
 #[test]
 fn s118_s119_no_room_at_the_nth_call_of_any_kind_is_452_and_loses_nothing() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     std::thread::scope(|scope| {
@@ -133,7 +134,7 @@ fn no_room_at(thread: &str, call: &str) {
 /// Three failures in a row are the end of taking mail for a while: 452 nevertheless.
 #[test]
 fn s118_no_room_at_every_sync_is_452_does_not_spin_and_ends_with_the_fault() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     let mut rig = Rig::usual();
@@ -153,7 +154,7 @@ fn s118_no_room_at_every_sync_is_452_does_not_spin_and_ends_with_the_fault() {
 /// the next one fails with SIGXFSZ and EFBIG: real short writes, S126.
 #[test]
 fn s119_s126_a_file_size_limit_is_452_kills_nobody_and_is_over_when_it_is_raised() {
-    if !privileged() {
+    if !needs::met(&[Need::Root("limits of other processes")]) {
         return;
     }
     let mut rig = Rig::usual();

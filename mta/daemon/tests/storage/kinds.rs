@@ -3,9 +3,10 @@
 //! Must never say that mail survives a loss of power there: whether a sync means anything cannot be
 //! found out from here, and `docs/durability.md` says so.
 
-use crate::rig::{Rig, SMALL, privileged};
+use crate::rig::{Rig, SMALL, can_mount, can_trace};
 use crate::support::Setup;
 use crate::volume::Volume;
+use needs::Need;
 
 /// Accepts, dies, recovers, delivers.
 fn works_on(volume: &Volume) {
@@ -21,7 +22,7 @@ fn works_on(volume: &Volume) {
 
 #[test]
 fn s146_memory_as_a_file_system_works() {
-    if !privileged() {
+    if !needs::met(&[Need::Root("mount"), Need::Mounts]) {
         return;
     }
     works_on(&Volume::tmpfs("size=64m,mode=755"));
@@ -30,7 +31,7 @@ fn s146_memory_as_a_file_system_works() {
 /// ext2 knows no `fallocate`: EOPNOTSUPP. The zeros written ahead reserve the blocks.
 #[test]
 fn s146_a_file_system_without_fallocate_works() {
-    if !privileged() {
+    if !can_mount("ext2") {
         return;
     }
     works_on(&Volume::image("ext2", 64, &[], ""));
@@ -38,7 +39,7 @@ fn s146_a_file_system_without_fallocate_works() {
 
 #[test]
 fn s146_an_overlay_works() {
-    if !privileged() {
+    if !can_mount("ext4") || !needs::met(&[Need::Overlay]) {
         return;
     }
     let disk = Volume::image("ext4", 64, &[], "");
@@ -49,7 +50,7 @@ fn s146_an_overlay_works() {
 /// What a file system says that refuses any of the calls the spool needs.
 #[test]
 fn s146_a_file_system_that_cannot_sync_a_directory_refuses_mail_and_says_why() {
-    if !privileged() {
+    if !can_trace() {
         return;
     }
     let mut rig = Rig::start(Setup { spool: SMALL.into(), ..Setup::default() });

@@ -3,11 +3,9 @@
 //! Must never pass where nothing was tried.
 //!
 //! Most of these tests mount file systems of their own (loop devices, tmpfs) or have `strace` make
-//! system calls of the queue process fail, and both need root. The rule is one for all of them
-//! ([`rig::privileged`]): run by root, what cannot be set up is a failure; run by anybody else, or
-//! with `POSTHASTE_TEST_NO_ROOT=1` in a container that may do neither, the test writes the line
-//! `SKIPPED name: …` to standard error, past the capture of the test harness, and tries nothing.
-//! `./check` in CI is root.
+//! system calls of the queue process fail, and both need root and more. Each asks first
+//! ([`rig::can_mount`], [`rig::can_trace`], `needs::met`); where the machine cannot do it, the line
+//! `SKIPPED program::test: …` says so and `./check` counts it. With `POSTHASTE_TEST_ALL=1` it fails.
 //!
 //! The calls that the queue process makes on its files, all of them counted by these tests: `openat`
 //! (create and open), `fallocate`, `pwrite64`, `pread64`, `fdatasync` (segments, snapshots), `fsync`

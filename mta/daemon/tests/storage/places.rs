@@ -2,10 +2,11 @@
 //!
 //! Must never start a second mailer in a directory that a test of another file uses.
 
-use crate::rig::{POSTHASTE, Rig, privileged};
+use crate::rig::{POSTHASTE, Rig, can_mount};
 use crate::support::load::Load;
 use crate::support::{Setup, until};
 use crate::volume::{Volume, run};
+use needs::Need;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
@@ -76,7 +77,7 @@ fn s135_s145_a_spool_that_is_a_file_a_link_or_open_to_others_is_refused_with_its
 
 #[test]
 fn s135_s145_a_spool_of_another_user_is_refused_and_said_whose_it_is() {
-    if !privileged() {
+    if !needs::met(&[Need::Root("chown")]) {
         return;
     }
     let mut rig = Rig::usual();
@@ -102,7 +103,7 @@ fn s135_s145_a_spool_of_another_user_is_refused_and_said_whose_it_is() {
 
 #[test]
 fn s135_a_spool_on_a_file_system_of_its_own_works_and_is_missed_when_that_is_not_mounted() {
-    if !privileged() {
+    if !can_mount("ext4") {
         return;
     }
     let mut rig = Rig::usual();
@@ -133,7 +134,7 @@ fn s135_a_spool_on_a_file_system_of_its_own_works_and_is_missed_when_that_is_not
 /// kernel is concerned, and the first one has left the lock's file behind by dying.
 #[test]
 fn s140_a_second_mailer_in_another_pid_namespace_is_refused_and_a_stale_lock_is_no_lock() {
-    if !privileged() {
+    if !needs::met(&[Need::Root("mount"), Need::Mounts]) {
         return;
     }
     let mut rig = Rig::usual();
@@ -162,7 +163,7 @@ fn s140_a_second_mailer_in_another_pid_namespace_is_refused_and_a_stale_lock_is_
 /// Two state directories, one spool by a bind mount: the spool's own lock decides.
 #[test]
 fn s140_two_state_directories_cannot_share_a_spool() {
-    if !privileged() {
+    if !needs::met(&[Need::Root("mount"), Need::Mounts]) {
         return;
     }
     let mut rig = Rig::usual();

@@ -9,8 +9,8 @@ use crate::support::{
     Client, Daemon, Mail, PATIENCE, Reply, Script, Setup, Sink, free_port, token, until,
 };
 use crate::volume::Volume;
+use needs::Need;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,16 +32,14 @@ const RETRY_SOON: &str = "[retry]\nfirst = \"1s\"\nlongest = \"1s\"\njitter = 0\
 /// CPU time in a second of a process that waits, in percent; one that spins takes about 100.
 const IDLE_PERCENT_MAX: f64 = 40.0;
 
-/// Whether this test can be tried here; see the head of `main.rs`.
-pub fn privileged() -> bool {
-    let allowed = std::env::var_os("POSTHASTE_TEST_NO_ROOT").is_none();
-    if rustix::process::geteuid().is_root() && allowed {
-        return true;
-    }
-    let name = std::thread::current().name().unwrap_or("a test").to_string();
-    let line = format!("SKIPPED {name}: it needs root, for mount and strace\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
-    false
+/// Whether a file system of this kind can be made in an image and mounted here.
+pub fn can_mount(kind: &'static str) -> bool {
+    needs::met(&[Need::Root("mount"), Need::Image(kind)])
+}
+
+/// Whether `strace` can make the mailer's system calls fail here.
+pub fn can_trace() -> bool {
+    needs::met(&[Need::Root("strace"), Need::Tracing])
 }
 
 /// A message of these tests: who gets it and what it says follow from its token.
@@ -214,6 +212,16 @@ impl Rig {
         let some: Vec<_> = lost.iter().take(3).collect();
         assert!(lost.is_empty(), "{} of {} lost: {some:?}", lost.len(), self.promised.len());
         twice
+    }
+
+    /// The recipients that the log said may come twice when writes first failed: those with sending
+    /// processes, and those whose outcome was not synced.
+    pub fn may_come_twice(&self) -> usize {
+        let log = self.daemon.log();
+        let line = log.lines().find(|line| line.contains("writes fail: ")).expect("waited for");
+        let (_, said) = line.split_once("writes fail: ").expect("just found");
+        let said = said.split_once(';').map_or(said, |(numbers, _)| numbers);
+        said.split_whitespace().filter_map(|word| word.parse::<usize>().ok()).sum()
     }
 
     /// Waits until nothing is in the queue, and until that is on the disk.

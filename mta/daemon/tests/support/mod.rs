@@ -45,3 +45,17 @@ pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
+
+/// A tool of Postfix's: installed, or as `./check` unpacked it.
+pub fn postfix_tool(name: &str) -> std::process::Command {
+    let unpacked = std::env::var_os("POSTHASTE_TEST_POSTFIX").map(std::path::PathBuf::from);
+    let installed = std::path::Path::new("/usr/sbin").join(name);
+    match unpacked {
+        Some(root) if root.join("usr/sbin").join(name).exists() => {
+            let mut command = std::process::Command::new(root.join("usr/sbin").join(name));
+            command.env("LD_LIBRARY_PATH", root.join("usr/lib/postfix"));
+            command
+        }
+        _ => std::process::Command::new(installed),
+    }
+}

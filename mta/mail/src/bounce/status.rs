@@ -4,7 +4,7 @@
 //! Must never show an address or a reply in a form that a parser of fields could misread.
 
 use super::text::{bounded, decode_xtext, fold, harmless};
-use super::{Form, Kind, Notice, as_it_is};
+use super::{Form, Kind, Notice, Told, as_it_is};
 use crate::trace::rfc5322_date;
 use crate::{Address, Recipient, Report, Stage};
 use std::fmt::Write;
@@ -17,7 +17,7 @@ pub(super) fn headers(body: &str, form: Form) -> String {
     )
 }
 
-pub(super) fn status(notice: &Notice<'_>, told: &[(&Recipient, &Report)], form: Form) -> String {
+pub(super) fn status(notice: &Notice<'_>, told: &Told) -> String {
     let mut out = String::new();
     let host = harmless(notice.hostname, false);
     fold(&mut out, "Reporting-MTA", &format!("dns; {host}"));
@@ -28,21 +28,20 @@ pub(super) fn status(notice: &Notice<'_>, told: &[(&Recipient, &Report)], form: 
     }
     fold(&mut out, "Arrival-Date", &rfc5322_date(notice.envelope.arrived));
     fold(&mut out, "X-Posthaste-Queue-Id", &notice.id.to_string());
-    for (recipient, report) in told {
-        out.push_str("\r\n");
-        recipient_fields(&mut out, notice, recipient, report, form);
-    }
+    out.push_str(&told.fields);
     out
 }
 
-/// One recipient's group of fields (RFC 3464 2.3).
-fn recipient_fields(
+/// One recipient's group of fields (RFC 3464 2.3), with the empty line before it.
+pub(super) fn recipient(
     out: &mut String,
     notice: &Notice<'_>,
     recipient: &Recipient,
     report: &Report,
+    reply_bytes_max: usize,
     form: Form,
 ) {
+    out.push_str("\r\n");
     if let Some(orcpt) = &recipient.orcpt {
         fold(out, "Original-Recipient", &original_recipient(orcpt, form));
     }
@@ -54,7 +53,7 @@ fn recipient_fields(
     }
     let kind = if report.from_peer { "smtp" } else { "x-posthaste" };
     let reply = harmless(&report.reply.to_string(), form == Form::Utf8);
-    fold(out, "Diagnostic-Code", &format!("{kind}; {}", bounded(&reply, REPLY_BYTES_MAX)));
+    fold(out, "Diagnostic-Code", &format!("{kind}; {}", bounded(&reply, reply_bytes_max)));
     fold(out, "Last-Attempt-Date", &rfc5322_date(notice.now));
     if let (Kind::Delayed, Some(until)) = (notice.kind, notice.retry_until) {
         fold(out, "Will-Retry-Until", &rfc5322_date(until));
@@ -138,8 +137,6 @@ fn unicode_xtext(c: char, form: Form) -> String {
     out
 }
 
-/// Longest reply shown, in bytes; the client keeps replies under this anyway.
-pub(super) const REPLY_BYTES_MAX: usize = 4_096;
 /// Longest envelope id, in bytes (RFC 3461 4.4 has 100 characters before encoding).
 const ENVID_BYTES_MAX: usize = 400;
 /// Longest original recipient, in bytes (RFC 3461 4.2 has 500 characters).

@@ -334,6 +334,60 @@ fn any_report() -> impl Strategy<Value = Report> {
     )
 }
 
+/// All notices that these recipients need.
+fn all_told(envelope: &Envelope, reports: &[(u32, Report)]) -> Vec<Bounce> {
+    let (mut made, mut rest) = (Vec::new(), reports);
+    while !rest.is_empty() {
+        let (bounce, entries) = first_bounce(&Notice {
+            kind: Kind::Failed,
+            hostname: "mx.example.org",
+            postmaster: &address("postmaster@example.org"),
+            id: MessageId(33),
+            envelope,
+            recipients: rest,
+            part: Part::Headers,
+            original: b"Subject: x\r\n\r\n",
+            now: NOW,
+            retry_until: None,
+        });
+        assert!(entries > 0);
+        made.extend(bounce);
+        rest = &rest[entries..];
+    }
+    made
+}
+
+#[test]
+fn r207_notices_about_many_are_bounded_and_name_each_recipient_once() {
+    for (many, reply_bytes, notices_max) in
+        [(1usize, 8_192usize, 1), (50_000, 20, 55), (50_000, 450, 200), (5_000, 8_192, 20)]
+    {
+        let recipients = (0..many).map(|n| recipient(&format!("r{n}@dest.example"))).collect();
+        let envelope = envelope("ann@sender.example", recipients);
+        let text = |n: usize| format!("{n} {}", "no ".repeat(reply_bytes / 3));
+        let reports: Vec<_> = (0..many).map(|n| (n as u32, refused(&text(n)))).collect();
+        let made = all_told(&envelope, &reports);
+        assert!(made.len() <= notices_max, "{} notices for {many}", made.len());
+        let mut named = 0;
+        for bounce in &made {
+            assert!(bounce.bytes.len() < NOTICE_TEXT_BYTES_MAX + 4_096, "{}", bounce.bytes.len());
+            let text = std::str::from_utf8(&bounce.bytes).unwrap();
+            named += text.matches("\r\nFinal-Recipient: rfc822; r").count();
+            let cut = text.contains("[...]\r\n");
+            assert_eq!(cut, reply_bytes > 512, "a reply of {reply_bytes} bytes");
+            assert_eq!(cut, text.contains("Replies are shown up to"));
+        }
+        let last = made.last().unwrap();
+        assert!(!text_of(last).contains("Other notices"));
+        assert_eq!(made.len() > 1, text_of(&made[0]).contains("Other notices tell you"));
+        assert_eq!(named, many);
+    }
+}
+
+fn text_of(bounce: &Bounce) -> &str {
+    std::str::from_utf8(&bounce.bytes).unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! Must never let a line of a stranger's text begin at the first column.
 
-use super::status::{REPLY_BYTES_MAX, status_code};
+use super::status::status_code;
 use super::text::{bounded, harmless, quoted_printable};
-use super::{Form, Kind, Notice, Part};
+use super::{Form, Kind, Notice, Part, Told};
 use crate::trace::rfc5322_date;
 use crate::{Recipient, Report, Stage};
 use std::fmt::Write;
@@ -38,12 +38,22 @@ pub(super) fn encode(words: String, form: Form) -> Vec<u8> {
     }
 }
 
-pub(super) fn words(notice: &Notice<'_>, told: &[(&Recipient, &Report)], form: Form) -> String {
+/// How long words become where `headers` announces them as quoted-printable, at most.
+pub(super) fn encoded_len(words: &str, form: Form) -> usize {
+    if form == Form::Utf8Encoded { words.len() * QP_GROWTH_MAX } else { words.len() }
+}
+
+pub(super) fn words(notice: &Notice<'_>, told: &Told, form: Form) -> String {
     let host = harmless(notice.hostname, false);
     let mut out = format!("This is the mail system at {host}.\r\n\r\n{}", opening(notice));
-    for (recipient, report) in told {
-        out.push_str("\r\n");
-        one_recipient(&mut out, notice.kind, recipient, report, form);
+    out.push_str(&told.words);
+    if told.is_cut {
+        let max = told.reply_bytes_max;
+        let _ =
+            write!(out, "\r\nReplies are shown up to {max} bytes; [...] marks what is cut.\r\n");
+    }
+    if told.entries < notice.recipients.len() {
+        out.push_str("\r\nOther notices tell you about further recipients.\r\n");
     }
     let _ = write!(
         out,
@@ -89,7 +99,16 @@ fn opening(notice: &Notice<'_>) -> String {
     }
 }
 
-fn one_recipient(out: &mut String, kind: Kind, recipient: &Recipient, report: &Report, form: Form) {
+/// What became of one recipient, with the empty line before it.
+pub(super) fn recipient(
+    out: &mut String,
+    kind: Kind,
+    recipient: &Recipient,
+    report: &Report,
+    reply_bytes_max: usize,
+    form: Form,
+) {
+    out.push_str("\r\n");
     let unicode = form != Form::Ascii;
     let code = status_code(kind, report);
     let _ = write!(out, "  <{}>\r\n", harmless(recipient.address.as_str(), unicode));
@@ -107,7 +126,7 @@ fn one_recipient(out: &mut String, kind: Kind, recipient: &Recipient, report: &R
         (true, None) => format!("{} ", report.reply.code),
         (false, _) => String::new(),
     };
-    for line in bounded(&report.reply.text, REPLY_BYTES_MAX).split('\n') {
+    for line in bounded(&report.reply.text, reply_bytes_max).split('\n') {
         wrap(out, &harmless(&format!("{prefix}{line}"), unicode));
     }
 }
@@ -166,6 +185,8 @@ fn meaning(code: &str) -> &'static str {
     }
 }
 
+/// A byte becomes at most so many in quoted-printable.
+const QP_GROWTH_MAX: usize = 3;
 /// Where a reply is wrapped, in bytes, before its indentation.
 const WRAP_BYTES_MAX: usize = 100;
 /// Longest peer shown, in bytes.

@@ -21,7 +21,16 @@ enum Fate {
     /// Goes to the body.
     Keep { body: Body, size: u64, last: bool },
     /// Read and dropped; then this is said.
-    Skip { reply: Reply, mistake: bool },
+    Skip { reply: Reply, why: Skipped },
+}
+
+/// Why a chunk is read and dropped: how its reply counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Skipped {
+    /// A mistake of the client's.
+    Wrong,
+    /// The driver's refusal.
+    Refused,
 }
 
 impl Chunk {
@@ -44,10 +53,14 @@ impl Chunk {
 impl Session {
     pub(super) fn bdat(&mut self, size: u64, last: bool) {
         let Some(transaction) = &mut self.transaction else {
-            return self.skip_chunk(size, replies::out_of_order("Error: need RCPT command"), true);
+            return self.skip_chunk(
+                size,
+                replies::out_of_order("Error: need RCPT command"),
+                Skipped::Wrong,
+            );
         };
         if transaction.recipients == 0 {
-            return self.skip_chunk(size, replies::no_recipients(), true);
+            return self.skip_chunk(size, replies::no_recipients(), Skipped::Wrong);
         }
         match transaction.chunked.take() {
             Some(body) => self.keep_chunk(body, size, last),
@@ -65,9 +78,9 @@ impl Session {
         self.go_on(chunk);
     }
 
-    /// Reads and drops a chunk, then says why; `mistake`: the client's, to be counted.
-    pub(super) fn skip_chunk(&mut self, size: u64, reply: Reply, mistake: bool) {
-        self.go_on(Chunk { left: size, fate: Fate::Skip { reply, mistake } });
+    /// Reads and drops a chunk, then says `reply`.
+    pub(super) fn skip_chunk(&mut self, size: u64, reply: Reply, why: Skipped) {
+        self.go_on(Chunk { left: size, fate: Fate::Skip { reply, why } });
     }
 
     pub(super) fn read_chunk(&mut self, mut chunk: Chunk, bytes: &[u8], now: Instant) -> usize {
@@ -98,9 +111,15 @@ impl Session {
         }
         self.state = State::ExpectCommand;
         match chunk.fate {
-            Fate::Skip { reply, mistake } => {
+            Fate::Skip { reply, why } => {
                 self.clock.end_body();
-                if mistake { self.wrong(&reply) } else { self.say_reply(&reply) }
+                match why {
+                    Skipped::Wrong => self.wrong(&reply),
+                    Skipped::Refused => {
+                        self.say_reply(&reply);
+                        self.count_refusal();
+                    }
+                }
             }
             Fate::Keep { mut body, last: true, .. } => {
                 body.end_raw();
@@ -116,12 +135,16 @@ impl Session {
         if let Some(reply) = body.refusal(&self.server.settings) {
             self.doom();
             self.say_reply(&reply);
-            return self.forget_transaction();
+            self.forget_transaction();
+            return self.count_refusal();
         }
         let text = format!("Ok: {size} bytes");
         self.say_reply(&Reply::new(250, Enhanced(2, 0, 0), text));
         if let Some(transaction) = &mut self.transaction {
             transaction.chunked = Some(body);
+        }
+        if size == 0 {
+            self.count_idle();
         }
     }
 }

@@ -1,4 +1,6 @@
-//! How long a client may take (RFC 5321 4.5.3.2): each wait has an end, and so has their sum.
+//! How long a client may take (RFC 5321 4.5.3.2): each wait has an end, and so has their sum: that of
+//! a transaction, and that of everything between two messages, of which commands without end could
+//! be made, or one BDAT that belongs to no transaction.
 //!
 //! Must never count our own time against the client: it stands still while the driver works.
 
@@ -11,6 +13,8 @@ use std::time::Duration;
 pub(super) struct Clock {
     /// The last whole command, or the last bytes of a body.
     idle_since: Instant,
+    /// The last message that was kept, or the beginning.
+    message_since: Instant,
     /// MAIL of the running transaction.
     transaction_since: Option<Instant>,
     /// The first 354 or BDAT of the running transaction, and the octets since.
@@ -21,7 +25,13 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn new(now: Instant) -> Clock {
-        Clock { idle_since: now, transaction_since: None, body: None, stopped: None }
+        Clock {
+            idle_since: now,
+            message_since: now,
+            transaction_since: None,
+            body: None,
+            stopped: None,
+        }
     }
 
     /// The driver is at work.
@@ -34,6 +44,7 @@ impl Clock {
         let Some(stopped) = self.stopped.take() else { return };
         let pause = now.since(stopped);
         self.idle_since = self.idle_since + pause;
+        self.message_since = self.message_since + pause;
         self.transaction_since = self.transaction_since.map(|since| since + pause);
         self.body = self.body.map(|(since, bytes)| (since + pause, bytes));
     }
@@ -41,6 +52,11 @@ impl Clock {
     /// A command came whole.
     pub(super) fn command(&mut self, now: Instant) {
         self.idle_since = now;
+    }
+
+    /// A message was kept.
+    pub(super) fn message(&mut self, now: Instant) {
+        self.message_since = now;
     }
 
     pub(super) fn begin_transaction(&mut self, now: Instant) {
@@ -75,7 +91,8 @@ impl Clock {
         if self.stopped.is_some() {
             return None;
         }
-        let total = self.transaction_since.map(|since| since + settings.transaction_wait_max);
+        let total_since = self.transaction_since.unwrap_or(self.message_since);
+        let total = Some(total_since + settings.transaction_wait_max);
         let wait = if within_body { settings.data_wait_max } else { settings.command_wait_max };
         let rate = self.body.filter(|_| within_body).map(|(since, bytes)| {
             since + settings.data_wait_max + at_rate(bytes, settings.data_bytes_per_second_min)

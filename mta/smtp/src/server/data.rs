@@ -68,6 +68,7 @@ impl Session {
                 self.doom();
                 self.reply_for_body(&reply);
                 self.forget_transaction();
+                self.count_refusal();
             }
         }
     }

@@ -23,6 +23,12 @@ impl Session {
             }
         }
         self.give_up_transaction();
+        if self.hello.is_some() {
+            self.count_idle();
+            if self.is_closed() {
+                return;
+            }
+        }
         self.ask(Event::Hello { name: name.into(), protocol }, Asked::Hello(protocol));
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Must never begin a transaction inside another, or before a greeting.
 
+use super::bdat::Skipped;
 use super::session::{Asked, Session, State, Transaction};
 use super::{Event, Mail, replies};
 use crate::command::Path;
@@ -51,8 +52,7 @@ impl Session {
         match asked {
             Asked::Hello(protocol) => self.hello_accepted(protocol),
             Asked::Mail { smtputf8 } => {
-                self.transaction =
-                    Some(Transaction { smtputf8, recipients: 0, chunked: None, doomed: false });
+                self.transaction = Some(Transaction { smtputf8, ..Transaction::default() });
                 self.clock.begin_transaction(now);
                 self.say(replies::MAIL_OK);
             }
@@ -74,11 +74,12 @@ impl Session {
             }
             Asked::Chunk { size, .. } => {
                 self.forget_transaction();
-                return self.skip_chunk(size, reply.clone(), false);
+                return self.skip_chunk(size, reply.clone(), Skipped::Refused);
             }
         }
         self.state = State::ExpectCommand;
         self.say_reply(reply);
+        self.count_refusal();
     }
 }
 

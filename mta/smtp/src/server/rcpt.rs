@@ -17,12 +17,25 @@ use std::hash::{DefaultHasher, Hasher};
 impl Session {
     pub(super) fn rcpt(&mut self, path: Path<'_>) {
         match self.judge_rcpt(path) {
-            Err(reply) if reply.is_transient() => self.say_reply(&reply),
+            Err(reply) if reply.is_transient() => self.one_too_many(&reply),
             Err(reply) => self.wrong(&reply),
             Ok(recipient) if !self.settings().lmtp && self.seen.had(&recipient.address) => {
                 self.say(replies::RCPT_OK);
             }
             Ok(recipient) => self.ask(Event::Rcpt(recipient), Asked::Rcpt),
+        }
+    }
+
+    /// Beyond the limit: the client sends it again in another transaction (RFC 5321 4.5.3.1.10). As
+    /// many as the limit itself are free, for clients that name all recipients before they look.
+    fn one_too_many(&mut self, reply: &Reply) {
+        self.say_reply(reply);
+        let recipients_max = self.settings().recipients_max();
+        if let Some(transaction) = &mut self.transaction {
+            transaction.excess = transaction.excess.saturating_add(1);
+            if transaction.excess > recipients_max {
+                self.count_refusal();
+            }
         }
     }
 

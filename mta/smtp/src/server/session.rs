@@ -31,6 +31,8 @@ pub struct Session {
     pub(super) mails: u32,
     pub(super) errors: u32,
     pub(super) idle_commands: u32,
+    /// Refused though nothing was wrong with them.
+    pub(super) refusals: u32,
     /// No more bytes will come, or we are to stop: over after what is under way.
     pub(super) ending: Ending,
     pub(super) clock: Clock,
@@ -58,11 +60,13 @@ pub(super) enum Asked {
 }
 
 /// Between MAIL and the end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Transaction {
     pub(super) smtputf8: bool,
     /// Accepted, and not a repetition.
     pub(super) recipients: u32,
+    /// RCPTs beyond the limit.
+    pub(super) excess: u32,
     /// BDAT began; its body, while no chunk of it is being read.
     pub(super) chunked: Option<Body>,
     /// The driver was told to drop it, though its end has not come.
@@ -99,6 +103,7 @@ impl Session {
             mails: 0,
             errors: 0,
             idle_commands: 0,
+            refusals: 0,
             ending: Ending::NotYet,
             clock: Clock::new(now.monotonic),
         }
@@ -180,7 +185,8 @@ impl Session {
     /// If no body has ended: a bug of the driver.
     pub fn promise(&mut self, durable: Durable, now: Now) {
         let text = format!("Ok: queued as {}", durable.message());
-        self.idle_commands = 0;
+        (self.errors, self.idle_commands, self.refusals) = (0, 0, 0);
+        self.clock.message(now.monotonic);
         self.end_body(&Reply::new(250, Enhanced(2, 0, 0), text), now);
     }
 
@@ -203,6 +209,9 @@ impl Session {
         }
         self.reply_for_body(reply);
         self.forget_transaction();
+        if !reply.is_positive() {
+            self.count_refusal();
+        }
         self.end_if_due();
     }
 

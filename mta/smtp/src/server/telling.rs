@@ -49,21 +49,34 @@ impl Session {
     /// The client's mistake.
     pub(super) fn wrong(&mut self, reply: &Reply) {
         self.say_reply(reply);
+        self.count_error();
+    }
+
+    fn count_error(&mut self) {
         self.errors += 1;
         if self.errors >= self.settings().errors_max && !self.is_closed() {
             self.close_with(Enhanced(4, 7, 0), "Error: too many errors");
         }
     }
 
+    /// Something was refused that was no mistake: a list has dead addresses, so that some are free.
+    pub(super) fn count_refusal(&mut self) {
+        self.refusals = self.refusals.saturating_add(1);
+        if self.refusals > self.settings().refusals_max {
+            self.count_error();
+        }
+    }
+
     /// A command that moves nothing; a few are free.
     pub(super) fn idle_command(&mut self, text: &[u8]) {
         self.say(text);
-        self.idle_commands += 1;
+        self.count_idle();
+    }
+
+    pub(super) fn count_idle(&mut self) {
+        self.idle_commands = self.idle_commands.saturating_add(1);
         if self.idle_commands > self.settings().idle_commands_max {
-            self.errors += 1;
-            if self.errors >= self.settings().errors_max {
-                self.close_with(Enhanced(4, 7, 0), "Error: too many errors");
-            }
+            self.count_error();
         }
     }
 

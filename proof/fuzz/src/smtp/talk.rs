@@ -67,6 +67,7 @@ pub fn settings(flags: u8) -> Settings {
         output_bytes_max: 512,
         errors_max: 12,
         idle_commands_max: 6,
+        refusals_max: 8,
         ..Settings::new(Domain::parse("mx.test").expect("it is one"))
     }
 }

@@ -25,6 +25,18 @@ pub enum NextHop {
     Down,
     /// Takes mail: the cut comes in the middle of relaying.
     Up,
+    /// Takes mail, and goes on when the power of the disk alone is gone: the mailer lives for some seconds more.
+    UpAfter,
+}
+
+impl NextHop {
+    /// The cells of a campaign that names none.
+    pub const USUAL: [NextHop; 2] = [NextHop::Down, NextHop::Up];
+
+    /// Whether it takes mail during the load.
+    pub fn is_up(self) -> bool {
+        self != NextHop::Down
+    }
 }
 
 /// What is cut.
@@ -79,6 +91,8 @@ pub struct Plan {
 const CUT_MS_MIN: u64 = 150;
 /// And never longer than this.
 const CUT_MS_MAX: u64 = 3000;
+/// The slowest next hop takes so long for a message.
+const HOP_DELAY_MS_MAX: u64 = 300;
 /// A second cut comes within this time.
 const SECOND_CUT_MS_MAX: u64 = 1500;
 /// One cut in so many is followed by a second one.
@@ -107,6 +121,17 @@ impl Entrant {
 }
 
 impl Plan {
+    /// Of one seed, for this next hop.
+    pub fn for_hop(seed: u64, next_hop: NextHop) -> Plan {
+        match next_hop {
+            // A next hop so slow that mail waits, and one cut: what comes twice is then what this one makes.
+            NextHop::UpAfter => {
+                Plan { second_cut_after: None, hop_delay_ms: HOP_DELAY_MS_MAX, ..Plan::of(seed) }
+            }
+            NextHop::Down | NextHop::Up => Plan::of(seed),
+        }
+    }
+
     /// Of one seed.
     pub fn of(seed: u64) -> Plan {
         let mut lots = Lots(seed);
@@ -118,7 +143,7 @@ impl Plan {
             message_bytes: lots.one_of(&[1_000, 4_096, 4_096, 20_000, 300_000]),
             second_cut_after: (lots.below(SECOND_CUT_EVERY) == 0)
                 .then(|| Duration::from_millis(lots.below(SECOND_CUT_MS_MAX))),
-            hop_delay_ms: lots.one_of(&[0, 50, 300]),
+            hop_delay_ms: lots.one_of(&[0, 50, HOP_DELAY_MS_MAX]),
         }
     }
 }

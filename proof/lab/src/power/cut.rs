@@ -2,6 +2,7 @@
 //!
 //! Must never call a message lost while the mailer still moves, or promised because it was sent.
 
+use super::DEAD_DISK_TIME;
 use super::cell::{Cell, Entrant, NextHop, Plan};
 use super::image::{Image, Syncs};
 use super::line::Line;
@@ -74,18 +75,20 @@ struct Dark {
     ambiguous: u64,
     at_stake: u64,
     preloaded: Option<usize>,
+    /// Recipients that the mailer said may come twice.
+    allowed: Option<u64>,
 }
 
 impl Campaign {
     /// Makes one cut. An error is the harness's; what the mailer does wrong stands in the line.
     pub fn cut(&self, cell: Cell, seed: u64) -> Result<Line> {
-        let plan = Plan::of(seed);
+        let plan = Plan::for_hop(seed, cell.next_hop);
         let subject = cell.subject.mailer().subject();
         let syncs = if cell.subject == Entrant::Control { Syncs::Ignored } else { Syncs::Kept };
         let mut image = Image::fresh(&self.site.work, IMAGES[0], cell.fs, syncs)?;
         let mut line = self.new_line(cell, seed, &plan)?;
         let mut sink = match cell.next_hop {
-            NextHop::Up => Some(self.open_sink(plan.hop_delay_ms)?),
+            NextHop::Up | NextHop::UpAfter => Some(self.open_sink(plan.hop_delay_ms)?),
             NextHop::Down => None,
         };
         let dark = self.serve_and_cut(cell, &plan, &mut image, sink.as_ref())?;
@@ -143,6 +146,9 @@ impl Campaign {
         let cut_after = begun.elapsed();
         let at = Instant::now();
         image.cut()?;
+        if cell.next_hop == NextHop::UpAfter {
+            std::thread::sleep(DEAD_DISK_TIME);
+        }
         running.kill()?;
         load.stop();
         sink.inspect(|sink| sink.hurry());
@@ -159,6 +165,7 @@ impl Campaign {
             run: sent.run,
             at_stake: at_stake as u64,
             ambiguous: sent.tally.ambiguous(),
+            allowed: allowed(&self.site.work.join("mailer.log")),
             promises,
             late,
             preloaded,
@@ -222,7 +229,7 @@ impl Campaign {
             recipients: plan.recipients,
             message_bytes: plan.message_bytes,
             second_cut_ms: plan.second_cut_after.map(millis),
-            hop_delay_ms: if cell.next_hop == NextHop::Up { plan.hop_delay_ms } else { 0 },
+            hop_delay_ms: if cell.next_hop.is_up() { plan.hop_delay_ms } else { 0 },
             promised: 0,
             late: 0,
             at_stake: 0,
@@ -230,6 +237,7 @@ impl Campaign {
             lost: 0,
             lost_late: 0,
             doubled: 0,
+            allowed: None,
             damaged: 0,
             left: 0,
             drain_ms: 0,
@@ -291,6 +299,15 @@ fn missing(sink: &Sink, run: u64, promises: &[Promise]) -> Vec<(Promise, u32)> {
     came.filter(|(one, came)| *came < one.recipients).collect()
 }
 
+/// What the mailer's log says when writes begin to fail: the recipients that are with its sending processes, and those
+/// whose outcome is not synced. Only ours says so.
+fn allowed(log: &std::path::Path) -> Option<u64> {
+    let log = String::from_utf8_lossy(&std::fs::read(log).ok()?).into_owned();
+    let (_, said) = log.split_once("writes fail: ")?;
+    let said = said.split([';', '\n']).next()?;
+    Some(said.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).sum())
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -311,6 +328,7 @@ fn judge(line: &mut Line, dark: &Dark, sink: &Sink) -> Result<()> {
     line.lost = ages.len() as u64;
     line.lost_age_ms = ages.iter().min().copied().zip(ages.iter().max().copied());
     line.doubled = stats.duplicates;
+    line.allowed = dark.allowed.filter(|_| line.cell.next_hop == NextHop::UpAfter);
     line.damaged = stats.damaged;
     Ok(())
 }

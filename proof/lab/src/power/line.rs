@@ -47,6 +47,9 @@ pub struct Line {
     pub lost_late: u64,
     /// Recipients that got a message once more.
     pub doubled: u64,
+    /// Recipients that the mailer said may get one once more, where the next hop went on without a disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<u64>,
     /// Messages that came with other bytes than were sent.
     pub damaged: u64,
     /// Still queued when nothing moved any more.
@@ -73,7 +76,8 @@ pub struct Line {
 impl Line {
     /// Whether the promise was broken.
     pub fn is_bad(&self) -> bool {
-        self.lost > 0 || self.damaged > 0 || self.left > 0 || self.failed.is_some()
+        let too_many = self.allowed.is_some_and(|allowed| self.doubled > allowed);
+        self.lost > 0 || self.damaged > 0 || self.left > 0 || self.failed.is_some() || too_many
     }
 }
 

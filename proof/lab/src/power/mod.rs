@@ -25,6 +25,8 @@ use std::path::PathBuf;
 const CUTS_OURS: u64 = 20;
 /// Cuts of each other cell.
 const CUTS_OTHERS: u64 = 5;
+/// The disk is gone for so long before the mailer is killed, where the next hop goes on.
+const DEAD_DISK_TIME: std::time::Duration = std::time::Duration::from_secs(4);
 /// So many harness errors in a row end a campaign.
 const ERRORS_MAX: u32 = 5;
 /// The mailer's port; the network is the room's own.
@@ -44,7 +46,7 @@ pub struct Options {
     /// The file system under the queue; without it both
     #[arg(long, value_delimiter = ',')]
     fs: Vec<FileSystem>,
-    /// The next hop while the load is on; without it both
+    /// The next hop while the load is on; without it down and up
     #[arg(long, value_delimiter = ',')]
     next_hop: Vec<NextHop>,
     /// The first cut's seed, the next ones count up from it; else drawn at random
@@ -111,7 +113,9 @@ fn all_or<T: ValueEnum + Copy>(chosen: &[T]) -> Vec<T> {
 fn cells(options: &Options) -> Vec<Cell> {
     let mut cells = Vec::new();
     for subject in all_or(&options.subject) {
-        for next_hop in all_or(&options.next_hop) {
+        let next_hops =
+            if options.next_hop.is_empty() { &NextHop::USUAL[..] } else { &options.next_hop };
+        for next_hop in next_hops.iter().copied() {
             for fs in all_or(&options.fs) {
                 cells.push(Cell { fs, next_hop, subject });
             }

@@ -7,7 +7,7 @@ use super::line::Line;
 use std::collections::BTreeMap;
 
 /// The columns.
-const HEAD: [&str; 13] = [
+const HEAD: [&str; 14] = [
     "file system",
     "next hop",
     "mailer",
@@ -19,6 +19,7 @@ const HEAD: [&str; 13] = [
     "lost",
     "late, lost",
     "doubled",
+    "allowed",
     "damaged",
     "stuck or failed",
 ];
@@ -37,6 +38,7 @@ struct Sum {
     late: u64,
     lost_late: u64,
     doubled: u64,
+    allowed: Option<u64>,
     damaged: u64,
     stuck: u64,
 }
@@ -54,6 +56,8 @@ fn sums(lines: &[Line]) -> BTreeMap<Cell, Sum> {
         sum.late += line.late;
         sum.lost_late += line.lost_late;
         sum.doubled += line.doubled;
+        sum.allowed =
+            line.allowed.map(|allowed| sum.allowed.unwrap_or(0) + allowed).or(sum.allowed);
         sum.damaged += line.damaged;
         sum.stuck += u64::from(line.failed.is_some() || line.left > 0);
     }
@@ -84,6 +88,7 @@ fn rows(lines: &[Line]) -> Vec<Vec<String>> {
             or_less(sum.lost, sum.at_stake),
             format!("{}, {}", sum.late, sum.lost_late),
             sum.doubled.to_string(),
+            sum.allowed.map_or("-".into(), |allowed| allowed.to_string()),
             sum.damaged.to_string(),
             sum.stuck.to_string(),
         ]
@@ -158,14 +163,23 @@ mod tests {
             line(Entrant::Control, 10, 0),
         ];
         let text = markdown(&lines);
-        let ours =
-            "| xfs | up | posthaste | 2 | 0 | 0 (< 3/2) | 150 | 2 | 0 (< 3/2) | 0, 0 | 4 | 0 | 0 |";
+        let ours = "| xfs | up | posthaste | 2 | 0 | 0 (< 3/2) | 150 | 2 | 0 (< 3/2) | 0, 0 | 4 | - | 0 | 0 |";
         assert!(text.contains(ours), "{text}");
         assert!(
-            text.contains("| xfs | up | control | 2 | 0 | 1 | 20 | 2 | 4 | 0, 0 | 4 | 0 | 0 |"),
+            text.contains("| xfs | up | control | 2 | 0 | 1 | 20 | 2 | 4 | 0, 0 | 4 | - | 0 | 0 |"),
             "{text}"
         );
         assert!(super::text(&lines).lines().all(|row| row.len() < 200));
+    }
+
+    #[test]
+    fn r227_more_that_came_twice_than_was_allowed_is_bad() {
+        let mut few = line(Entrant::Posthaste, 100, 0);
+        few.allowed = Some(2);
+        let few_lines = [few.clone(), few.clone()];
+        assert!(!few.is_bad() && markdown(&few_lines).contains("| 4 | 4 | 0 | 0 |"));
+        few.allowed = Some(1);
+        assert!(few.is_bad());
     }
 
     #[test]

@@ -261,10 +261,6 @@ fn account(name: &str, uid: u32, home: PathBuf) -> Account {
     Account { name: name.into(), uid, gid: uid, home, home_is: policy::Home::Theirs }
 }
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 /// A home that only its user may use.
 fn home(dir: &Path, name: &str, uid: u32) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
@@ -283,8 +279,7 @@ fn open_to_all(dir: &Path, mode: u32) {
 #[test]
 fn d182_a_system_user_owns_what_a_worker_delivers_and_who_is_none_gets_nothing() {
     use std::os::unix::fs::MetadataExt;
-    if !is_root() {
-        eprintln!("not root: no other user can be tested");
+    if !needs::met(&[needs::Need::Root("other users")]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -321,8 +316,7 @@ fn d182_a_system_user_owns_what_a_worker_delivers_and_who_is_none_gets_nothing()
 #[test]
 fn a_shared_mail_directory_lends_its_group_for_the_dotlock() {
     use std::os::unix::fs::MetadataExt;
-    if !is_root() {
-        eprintln!("not root: no other user can be tested");
+    if !needs::met(&[needs::Need::Root("other users")]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -349,8 +343,8 @@ fn a_shared_mail_directory_lends_its_group_for_the_dotlock() {
 
 #[test]
 fn r210_a_worker_writes_to_no_mailbox_that_somebody_else_made_for_its_user() {
-    if !is_root() {
-        return skipped("r210_a_worker_writes_to_no_mailbox_that_somebody_else_made_for_its_user");
+    if !needs::met(&[needs::Need::Root("other users")]) {
+        return;
     }
     let dir = tempfile::tempdir().unwrap();
     open_to_all(dir.path(), 0o755);
@@ -377,12 +371,6 @@ fn r210_a_worker_writes_to_no_mailbox_that_somebody_else_made_for_its_user() {
     let told = fs::read_to_string(log.path()).unwrap();
     let whose = "ann belongs to user id 61002, not to its recipient, user id 61001";
     assert!(told.contains(whose) && told.lines().count() == 1, "{told}");
-}
-
-/// Tells past the capture of the test harness that a test was not made.
-fn skipped(name: &str) {
-    let line = format!("SKIPPED {name}: it needs root, for other users\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 fn pipe_queue(dir: &Path, script: &str) -> Queue {
@@ -485,8 +473,7 @@ fn process_whose_workers_may_not_fork() {
 
 #[test]
 fn d181_where_no_process_can_be_made_mail_waits_and_goes_when_one_can() {
-    if !is_root() {
-        eprintln!("not root: the limit would be this user's");
+    if !needs::met(&[needs::Need::Root("another user's limit")]) {
         return;
     }
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());

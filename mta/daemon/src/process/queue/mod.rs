@@ -397,6 +397,11 @@ fn write(log: &Log, logged: &Logged) {
             log.event(Verb::Retire).id(*message).emit();
         }
         Logged::Alarm(alarm) => log.warn(&alarm.to_string()),
+        Logged::WritesFail { in_flight, unsynced } => log.warn(&format!(
+            "writes fail: {in_flight} recipients are with sending processes, {unsynced} outcomes \
+             are not synced; no attempt begins until a write works"
+        )),
+        Logged::WritesWork => log.warn("writes work again; attempts begin again"),
         Logged::Damaged { message, text } => {
             log.event(Verb::Attempt).id(*message).status("damaged").text("text", text).emit();
         }

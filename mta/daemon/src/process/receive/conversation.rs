@@ -35,6 +35,8 @@ const SHORT_BYTES_MAX: usize = 1 << 10;
 const LMTP_REPLY_BYTES: usize = 160;
 /// A buffer of replies this large is given back when they are out.
 const REPLIES_BYTES_KEPT: usize = 4 << 10;
+/// Refused recipients of one session that are logged one by one; the rest is one line at its end.
+const REFUSALS_LOGGED_MAX: u64 = 100;
 /// How long DATA waits for a queue process that is being started again.
 const QUEUE_WAIT: Duration = Duration::from_secs(10);
 
@@ -63,6 +65,8 @@ pub struct Conversation {
     promised: bool,
     helo: Box<str>,
     transaction: Option<Transaction>,
+    /// Recipients that were refused.
+    refused: u64,
     memory: Share,
 }
 
@@ -151,6 +155,7 @@ impl Conversation {
             promised: false,
             helo: "".into(),
             transaction: None,
+            refused: 0,
             memory,
         }
     }
@@ -159,6 +164,7 @@ impl Conversation {
     pub async fn run(mut self) {
         let ended = self.talk().await;
         self.give_up();
+        self.log_refused();
         if ended.is_ok() {
             self.linger().await;
         }
@@ -219,6 +225,11 @@ impl Conversation {
         F: Future<Output = ()>,
     {
         self.count();
+        // Also a client that always has more to say comes to the end of its time.
+        self.session.handle_timeout(self.now);
+        if self.session.is_closed() {
+            return Ok(());
+        }
         if let Some(at) = self.session.next_wakeup() {
             self.alarm.ring_by(at, &self.shared.clock);
         }
@@ -369,20 +380,30 @@ impl Conversation {
         let client = Client { address: self.client, trusted: self.trusted };
         let verdict = self.shared.judge(client, &recipient.address);
         if let Some(reply) = verdict_reply(&verdict) {
-            self.shared
-                .log
-                .event(Verb::Judge)
-                .client(&self.whom)
-                .text("helo", &self.helo)
-                .from(self.sender())
-                .to(&recipient.address)
-                .reply(reply)
-                .status("refused")
-                .emit();
+            self.log_refusal(&recipient, reply);
         } else if !self.keep(recipient) {
             return self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
         }
         self.answer(verdict);
+    }
+
+    fn log_refusal(&mut self, recipient: &Recipient, reply: &Reply) {
+        self.refused += 1;
+        if self.refused <= REFUSALS_LOGGED_MAX {
+            let log = self.shared.log.event(Verb::Judge).client(&self.whom);
+            let log = log.text("helo", &self.helo).from(self.sender()).to(&recipient.address);
+            log.reply(reply).status("refused").emit();
+        }
+    }
+
+    /// One line for all refused recipients that had none of their own.
+    fn log_refused(&self) {
+        let more = self.refused.saturating_sub(REFUSALS_LOGGED_MAX);
+        if more > 0 {
+            let log = self.shared.log.event(Verb::Judge).client(&self.whom);
+            let log = log.text("helo", &self.helo).number("recipients", more);
+            log.status("refused").emit();
+        }
     }
 
     /// Adds a recipient to the transaction, if there is room for it.

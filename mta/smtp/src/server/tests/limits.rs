@@ -144,3 +144,79 @@ fn r211_a_body_that_there_is_no_room_for_holds_nothing_and_is_answered_at_its_en
         assert!(driver.outcome.replies.ends_with("250 2.1.5 Ok\r\n"));
     }
 }
+
+/// How many lines are answered before the session is closed, and the code of the last; none is closed
+/// after `lines` of them.
+fn answered(settings: &Settings, begin: &[&[u8]], line: &[u8], lines: usize) -> usize {
+    let flood = line.repeat(lines);
+    let mut groups = begin.to_vec();
+    groups.push(&flood);
+    let outcome = talk(settings, &groups, |left| left);
+    let last = "421 4.7.0 mx.test Error: too many errors";
+    assert_eq!(outcome.last() == last, outcome.codes().contains(&421), "{}", outcome.last());
+    assert!(outcome.closed && outcome.kept.is_empty());
+    outcome.codes().len() - usize::from(outcome.last() == last)
+}
+
+#[test]
+fn r218_refused_commands_without_end_close_the_session() {
+    let mail: &[u8] = b"MAIL FROM:<a@b.test>\r\n";
+    let refused = |line| answered(&settings(), &[EHLO], line, 60_000);
+    assert_eq!(refused(b"MAIL FROM:<refused@b.test>\r\n"), 120);
+    assert_eq!(refused(b"MAIL FROM:<later@b.test>\r\n"), 120);
+    assert_eq!(answered(&settings(), &[EHLO, mail], b"RCPT TO:<refused@y.test>\r\n", 60_000), 121);
+    let again = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<refused@y.test>\r\nRSET\r\n";
+    // Idle commands and refusals have their own free ones; beyond them each is an error.
+    assert_eq!(refused(again), 3 * 110);
+    // A client in `relay.from` has a list of a million dead addresses for nothing.
+    let trusted = Settings { refusals_max: 1_000_000, ..settings() };
+    let line = b"RCPT TO:<refused@y.test>\r\n";
+    assert_eq!(answered(&trusted, &[EHLO, mail], line, 60_000), 60_001);
+    let message = [PATHS, b"BDAT 4 LAST\r\na\rb\n"].concat();
+    assert_eq!(refused(&message), 3 * 120, "bodies that are refused count too");
+}
+
+#[test]
+fn r218_a_list_with_dead_addresses_gets_through_and_each_message_starts_anew() {
+    let mut message = b"MAIL FROM:<a@b.test>\r\n".to_vec();
+    for number in 0..1_000 {
+        let name = if number % 9 == 0 { "refused" } else { "u" };
+        message.extend(format!("RCPT TO:<{name}{number}x-{name}@y.test>\r\n").bytes());
+    }
+    message.extend(b"BDAT 3 LAST\r\na\r\n");
+    let outcome = check(&[EHLO, &message, &message, &message]);
+    let codes = outcome.codes();
+    assert_eq!(outcome.kept.len(), 3);
+    assert_eq!(codes.iter().filter(|code| **code == 550).count(), 3 * 112);
+    assert!(!codes.contains(&421));
+}
+
+#[test]
+fn r211_recipients_beyond_the_limit_are_put_off_and_count_only_beyond_as_many_again() {
+    let limited = Settings { recipients_max: 100, ..settings() };
+    let lines = |count: usize| {
+        let line = |number| format!("RCPT TO:<u{number}@y.test>\r\n");
+        let paths: String = (0..count).map(line).collect();
+        format!("MAIL FROM:<a@b.test>\r\n{paths}BDAT 3 LAST\r\na\r\nQUIT\r\n")
+    };
+    let outcome = check_with(&limited, &[EHLO, lines(300).as_bytes()]);
+    let codes = outcome.codes();
+    assert_eq!((codes[100], codes[101], codes[300]), (250, 452, 452));
+    assert_eq!((codes[301], codes[302], outcome.kept.len()), (250, 221, 1));
+    assert!(outcome.replies.contains("452 4.5.3 Error: too many recipients\r\n"));
+    let outcome = check_with(&limited, &[EHLO, lines(10_000).as_bytes()]);
+    assert_eq!((outcome.codes().len(), outcome.codes().last()), (1 + 320 + 1, Some(&421)));
+}
+
+#[test]
+fn r225_commands_that_move_nothing_are_bounded_in_number() {
+    let open = |begin: &[&[u8]], line: &[u8]| answered(&settings(), begin, line, 10_000);
+    assert_eq!(open(&[EHLO, PATHS], b"BDAT 0\r\n"), 2 + 120);
+    assert_eq!(open(&[EHLO], b"BDAT 0\r\n"), 20);
+    assert_eq!(open(&[EHLO], b"BDAT 0 LAST\r\n"), 20);
+    assert_eq!(open(&[EHLO], b"BDAT 5\r\nhello"), 20);
+    assert_eq!(open(&[EHLO], b"MAIL FROM:<>\r\nRSET\r\n"), 240);
+    let hellos = vec![EHLO; 200];
+    let codes = talk(&settings(), &hellos, |left| left).codes();
+    assert_eq!((codes.len(), codes.last()), (120, Some(&421)));
+}

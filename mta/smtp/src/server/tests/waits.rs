@@ -56,6 +56,38 @@ fn n098_a_transaction_ends_though_each_command_is_in_time() {
 }
 
 #[test]
+fn r225_a_connection_without_a_message_ends_though_each_command_is_in_time() {
+    let hours = secs(4 * 3_600)..secs(4 * 3_600 + 300);
+    let mut chunk = driver();
+    chunk.feed(EHLO);
+    chunk.feed(b"BDAT 18446744073709551615\r\n");
+    let taken = dribble(&mut chunk, &[b'a'; 60_000], secs(100));
+    assert!(hours.contains(&taken), "{taken:?}");
+    for line in [&b"MAIL FROM:<refused@b.test>\r\n"[..], b"NOOP\r\n", b"MAIL FROM:<>\r\nRSET\r\n"] {
+        let mut driver = driver();
+        driver.feed(EHLO);
+        let taken = dribble(&mut driver, line, secs(240));
+        assert!(hours.contains(&taken), "{line:?} {taken:?}");
+    }
+}
+
+#[test]
+fn r225_each_message_gives_a_connection_its_time_again() {
+    let mut driver = driver();
+    driver.feed(EHLO);
+    for _ in 0..100 {
+        for _ in 0..10 {
+            driver.pass(secs(290));
+            driver.feed(b"NOOP\r\n");
+        }
+        driver.feed(ENVELOPE);
+        driver.feed(b"a\r\n.\r\n");
+    }
+    assert!(!driver.outcome.closed);
+    assert_eq!(driver.outcome.kept.len(), 100);
+}
+
+#[test]
 fn n105_silence_after_354_ends_in_five_minutes() {
     let mut driver = driver();
     driver.feed(EHLO);
