@@ -4,7 +4,7 @@
 
 use super::Mailbox;
 use mail::{Enhanced, Outcome, Reply, Report, Stage};
-use policy::NotTheirs;
+use policy::{NotTheirs, Ownership};
 use rustix::io::Errno;
 use std::io;
 
@@ -12,7 +12,7 @@ use std::io;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     reply: Reply,
-    alarm: Option<NotTheirs>,
+    alarm: Option<(NotTheirs, Ownership)>,
 }
 
 impl Fault {
@@ -42,13 +42,13 @@ impl Fault {
     }
 
     /// The mailbox is not its recipient's alone. The sender does not read whose it is; the alarm says it.
-    pub fn not_theirs(why: NotTheirs) -> Fault {
+    pub fn not_theirs(why: NotTheirs, found: Ownership) -> Fault {
         let text = "the mailbox is not its recipient's alone";
-        Fault { alarm: Some(why), ..Fault::transient(Enhanced(4, 2, 0), text) }
+        Fault { alarm: Some((why, found)), ..Fault::transient(Enhanced(4, 2, 0), text) }
     }
 
     /// What an administrator has to be told.
-    pub(super) fn alarm(&self) -> Option<NotTheirs> {
+    pub(super) fn alarm(&self) -> Option<(NotTheirs, Ownership)> {
         self.alarm
     }
 

@@ -22,7 +22,7 @@ pub use message::{Intake, MEMORY_BYTES_MAX, Message, nameless};
 pub use place::Base;
 
 use mail::{Address, Outcome, Wall, trace};
-use policy::NotTheirs;
+use policy::{NotTheirs, Ownership};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -81,6 +81,8 @@ pub struct Alarm {
     pub delivery: usize,
     /// Why nothing was written to it.
     pub why: NotTheirs,
+    /// What was found: of a Maildir perhaps one of its three directories.
+    pub found: Ownership,
 }
 
 /// How long a batch waits for locks, unless told otherwise.
@@ -110,9 +112,9 @@ pub fn deliver_batch(batch: &[Delivery], scene: &Scene, alarms: &mut Vec<Alarm>)
 fn collect_alarms(results: &[Result<(), Fault>], batch: &[Delivery], alarms: &mut Vec<Alarm>) {
     let mut told = HashSet::new();
     for (delivery, result) in results.iter().enumerate() {
-        let why = result.as_ref().err().and_then(Fault::alarm);
-        if let Some(why) = why.filter(|_| told.insert(batch[delivery].mailbox.display())) {
-            alarms.push(Alarm { delivery, why });
+        let Some((why, found)) = result.as_ref().err().and_then(Fault::alarm) else { continue };
+        if told.insert(batch[delivery].mailbox.display()) {
+            alarms.push(Alarm { delivery, why, found });
         }
     }
 }

@@ -96,7 +96,7 @@ pub(super) fn refuse_not_theirs(opened: &File, mail_group: Option<u32>) -> Resul
         .map_err(|error| Fault::io("cannot look at the mailbox", &error.into()))?;
     let found = Ownership { uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode };
     let recipient = rustix::process::geteuid().as_raw();
-    found.judge(recipient, mail_group).map_err(Fault::not_theirs)
+    found.judge(recipient, mail_group).map_err(|why| Fault::not_theirs(why, found))
 }
 
 /// Opens the directory `relative` below `from`.

@@ -417,8 +417,14 @@ impl Local {
 }
 
 /// An alarm in words.
-fn told(Alarm { why, .. }: &Alarm, mailbox: &str) -> String {
-    format!("mailbox {mailbox} {why}: its mail waits until it is its recipient's alone")
+fn told(Alarm { why, found, .. }: &Alarm, mailbox: &str) -> String {
+    format!(
+        "mailbox {mailbox} {why}: its mail waits until it is its recipient's alone \
+         (owner {}, group {}, mode {:04o})",
+        found.uid,
+        found.gid,
+        found.mode & 0o7777
+    )
 }
 
 /// The one line of an attempt for a recipient.

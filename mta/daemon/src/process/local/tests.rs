@@ -352,7 +352,7 @@ fn r210_a_worker_writes_to_no_mailbox_that_somebody_else_made_for_its_user() {
     fs::create_dir(&spool).unwrap();
     open_to_all(&spool, 0o1777);
     fs::write(spool.join("ann"), "").unwrap();
-    std::os::unix::fs::chown(spool.join("ann"), Some(61_002), None).unwrap();
+    std::os::unix::fs::chown(spool.join("ann"), Some(61_002), Some(0)).unwrap();
     open_to_all(&spool.join("ann"), 0o666);
     let deliver = Deliver::Mbox(template(&[&format!("{}/", spool.display()), "{user}"]));
     let accounts = ["ann", "bob"].map(|name| account(name, 61_001, "/".into())).to_vec();
@@ -371,6 +371,7 @@ fn r210_a_worker_writes_to_no_mailbox_that_somebody_else_made_for_its_user() {
     let told = fs::read_to_string(log.path()).unwrap();
     let whose = "ann belongs to user id 61002, not to its recipient, user id 61001";
     assert!(told.contains(whose) && told.lines().count() == 1, "{told}");
+    assert!(told.contains("(owner 61002, group 0, mode 0666)"), "{told}");
 }
 
 fn pipe_queue(dir: &Path, script: &str) -> Queue {
