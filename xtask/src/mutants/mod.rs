@@ -66,21 +66,19 @@ pub fn run(root: &Path, options: &Options) -> Result<bool> {
         is_asked && !(options.again && line.outcome == Outcome::Missed)
     });
     results::write(root, name, &known)?;
-    for (number, mutant) in sample.iter().enumerate() {
-        if known.iter().any(|line| line.key == mutant.key) {
-            continue;
+    for tests in [Tests::OfCrate, Tests::OfSimulator] {
+        for (number, mutant) in sample.iter().enumerate() {
+            let at = known.iter().position(|line| line.key == mutant.key);
+            if at.is_some_and(|at| !known[at].awaits(tests)) {
+                continue;
+            }
+            let line = at.map_or_else(|| Line::new(mutant, &place.commit), |at| known.remove(at));
+            let line = place.try_one(name, mutant, tests, line)?;
+            let Line { outcome, name: change, seconds, .. } = &line;
+            println!("{} of {}: {outcome:?} {change} ({seconds} s)", number + 1, sample.len());
+            known.push(line);
+            results::write(root, name, &known)?;
         }
-        let line = place.try_one(name, mutant)?;
-        println!(
-            "{} of {}: {:?} {} ({} s)",
-            number + 1,
-            sample.len(),
-            line.outcome,
-            line.name,
-            line.seconds
-        );
-        known.push(line);
-        results::write(root, name, &known)?;
     }
     page::write(root)?;
     let sum = results::Sum::of(&known);
@@ -131,19 +129,14 @@ impl Place {
         list::parse(&said(command.args(["--list", "--json", "--package", name]))?)
     }
 
-    /// First by the tests of the crate; what they do not catch by those of the simulator.
-    fn try_one(&self, name: &str, mutant: &Mutant) -> Result<Line> {
-        let mut line = Line::new(mutant, &self.commit);
-        for tests in [Tests::OfCrate, Tests::OfSimulator] {
-            let trial = Trial { package: name, mutant, tests };
-            let (outcome, seconds) = trial.run(self.command(), &self.output)?;
-            line.outcome = outcome;
-            line.seconds += seconds;
-            if outcome != Outcome::Missed {
-                line.by = tests.name().into();
-                break;
-            }
-        }
+    fn try_one(&self, name: &str, mutant: &Mutant, tests: Tests, mut line: Line) -> Result<Line> {
+        let trial = Trial { package: name, mutant, tests };
+        let (outcome, seconds) = trial.run(self.command(), &self.output)?;
+        line.outcome = outcome;
+        line.by = tests.name().into();
+        line.seconds += seconds;
+        line.commit.clone_from(&self.commit);
+        line.name.clone_from(&mutant.name);
         Ok(line)
     }
 }

@@ -3,6 +3,7 @@
 //! Must never count a mutant that did not compile as caught.
 
 use super::list::Mutant;
+use super::trial::Tests;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ pub struct Line {
     pub name: String,
     /// What became of it.
     pub outcome: Outcome,
-    /// Whose tests decided: `crate` or `simulator`; empty if nobody's did.
+    /// Whose tests were the last to try it: `crate` or `simulator`.
     pub by: String,
     /// How long it took.
     pub seconds: u64,
@@ -49,6 +50,13 @@ impl Line {
             seconds: 0,
             commit: commit.to_string(),
         }
+    }
+
+    /// Whether these tests have still to try it.
+    pub fn awaits(&self, tests: Tests) -> bool {
+        tests == Tests::OfSimulator
+            && self.outcome == Outcome::Missed
+            && self.by == Tests::OfCrate.name()
     }
 }
 
@@ -141,6 +149,9 @@ mod tests {
             lines.push(line.clone());
         }
         write(place.path(), "spool", &lines).unwrap();
+        let survivor = Line { by: "crate".into(), ..Line::new(&mutant, "0123456") };
+        assert!(survivor.awaits(Tests::OfSimulator) && !survivor.awaits(Tests::OfCrate));
+        assert!(!lines[1].awaits(Tests::OfSimulator));
         let sum = Sum::of(&read(place.path(), "spool").unwrap());
         assert_eq!((sum.caught(), sum.viable(), sum.unviable), (3, 4, 1));
         assert!(read(place.path(), "queue").unwrap().is_empty());
