@@ -245,7 +245,9 @@ impl Spool {
         let took = now.monotonic.since(flight.began);
         self.lane(kind).rhythm.settled(took, batch.messages);
         self.usage.commits += 1;
-        self.usage.commit_bytes += batch.buffer.len() as u64;
+        let bytes = batch.buffer.len() as u64;
+        self.usage.commit_bytes += bytes;
+        self.supply.look |= self.supply.pace.committed(bytes, now);
         self.usage.messages_committed += u64::from(batch.messages);
         self.usage.batch_messages_max =
             self.usage.batch_messages_max.max(u64::from(batch.messages));

@@ -31,6 +31,7 @@ mod spool;
 mod stage;
 mod store;
 mod types;
+mod zeros;
 
 pub use admit::{change_bytes, group_bytes_max};
 pub use io::{Class, File, Io, IoDone, Work, execute};

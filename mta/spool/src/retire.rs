@@ -9,6 +9,7 @@ use crate::format::segment::{Kind, SegmentHeader};
 use crate::format::{BLOCK, SECTOR};
 use crate::io::{Class, File, Io, IoDone, Work};
 use crate::segments::{Segment, State};
+use crate::zeros::Pace;
 use crate::{Alarm, Refusal, Spool};
 use mail::{Instant, Now};
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(crate) struct Supply {
     pub retry_at: Option<Instant>,
     pub activating: Option<(u64, Kind, Active)>,
     pub background: Option<(u64, Job)>,
+    pub pace: Pace,
 }
 
 /// What the one background I/O is for.
@@ -113,6 +115,7 @@ impl Spool {
     /// One thing to do while there is time.
     pub(crate) fn background(&mut self, now: Now) -> Option<Io> {
         let later = self.supply.retry_at.into_iter().chain(self.snapshots.retry_at);
+        let later = later.chain(self.supply.pace.wakeup());
         let look = self.supply.look || later.min().is_some_and(|at| at <= now.monotonic);
         if self.supply.background.is_some() || !look {
             return None;
@@ -128,7 +131,7 @@ impl Spool {
         }
         let (job, work) = (self.hurry())
             .or_else(|| self.prepare_snapshot(now))
-            .or_else(|| self.zero())
+            .or_else(|| self.zero(now))
             .or_else(|| self.snapshot_step(now).map(|work| (Job::Snapshot, work)))
             .or_else(|| self.create(now))
             .or_else(|| self.remove())
@@ -155,16 +158,28 @@ impl Spool {
         Some((Job::Grow(slot), Work::Grow { file: File::Segment(slot), bytes }))
     }
 
-    fn zero(&mut self) -> Option<(Job, Work)> {
+    fn zero(&mut self, now: Now) -> Option<(Job, Work)> {
         let slot = self.segments.first(|s| matches!(s.state, State::Zeroing(_)))?;
         let segment = self.segments.get(slot)?;
         let State::Zeroing(done) = segment.state else { return None };
         let bytes = self.settings.zero_slice_bytes.min(segment.bytes - done);
+        let urgent = self.is_short_of_segments();
+        if !self.supply.pace.may(bytes.into(), urgent, now) {
+            return None;
+        }
         let end = done + bytes;
         let sync = end == segment.bytes || end / ZEROS_UNSYNCED_MAX > done / ZEROS_UNSYNCED_MAX;
         self.usage.syncs += u64::from(sync);
         let work = Work::Zero { file: File::Segment(slot), offset: done.into(), bytes, sync };
         Some((Job::Zero(slot), work))
+    }
+
+    /// The log has no segment after the one it writes, and has used up half of that; or large bodies have none.
+    fn is_short_of_segments(&self) -> bool {
+        let left = self.log.active.map_or(0, |active| active.bytes - active.offset);
+        let log = self.log.next.is_none() && left < self.settings.segment_bytes / 2;
+        let ready = self.segments.count(|segment| segment.state == State::Ready);
+        ready == 0 && (log || wants_segment(&self.bulk) || self.supply.full)
     }
 
     fn create(&mut self, now: Now) -> Option<(Job, Work)> {

@@ -184,6 +184,7 @@ impl Spool {
         // While broken nothing is due before the next attempt.
         let commit = if broken.is_some() { broken } else { deadline };
         let due = commit.into_iter().chain(self.supply.retry_at).chain(self.snapshots.retry_at);
+        let due = due.chain(self.supply.pace.wakeup());
         due.filter(|at| *at > self.idle_at).min()
     }
 
