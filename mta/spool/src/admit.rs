@@ -161,11 +161,13 @@ impl Spool {
         if self.is_blocked(&group, &HashSet::new()) {
             return Some(group);
         }
+        let before = self.log.open.buffer.len();
         let deadline = now.monotonic + Duration::from_millis(self.settings.change_delay_ms_max);
         self.log.open.due_by(deadline);
         if !group.messages.is_empty() && !group.moved {
             self.log.open.since.get_or_insert(now.monotonic);
         }
+        let group_is_moved = group.moved; // what ended meanwhile takes nothing
         for ready in &group.messages {
             self.append_message(ready, group.client, group.moved);
         }
@@ -173,6 +175,9 @@ impl Spool {
         if let Some(ticket) = group.ticket {
             self.log.open.items.push(Item::Group(ticket));
         }
+        let grown = self.log.open.buffer.len() - before;
+        debug_assert!(grown <= bytes, "{grown} bytes where there was room for {bytes}");
+        debug_assert!(group_is_moved || bytes <= 6 * grown + BLOCK, "{bytes} for {grown} bytes");
         None
     }
 
@@ -236,6 +241,7 @@ impl Spool {
         let message = change.message();
         let sequence = self.next_sequence();
         let payload = postcard::to_stdvec(change).expect("a change has no map and no closure");
+        debug_assert!(payload.len() <= change_bytes(change), "{change:?}");
         self.log.open.push(RecordKind::Change, sequence, &[&payload]);
         let retired = match change {
             Change::Retire { .. } => self.forget(message),

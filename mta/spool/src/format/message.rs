@@ -80,6 +80,7 @@ pub fn encode_head(
         put32(bytes, 20, chunk.checksum);
     }
     into.extend_from_slice(prefix);
+    debug_assert_eq!(into.len() - start, head_bytes(chunks.len(), prefix.len()));
 }
 
 /// Bytes that [`encode_head`] will append.

@@ -1,0 +1,155 @@
+//! Sizes and limits, each at the value where it begins to hold.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use mail::{Change, Enhanced, MessageId, Reply, Report, Stage, Wall};
+use spool::{Alarm, OpenError, Settings, change_bytes};
+use std::time::Duration;
+use support::{Ledger, Machine, settings};
+use world::Errno;
+use world::sim::{Call, Disk};
+
+fn machine(settings: Settings) -> Machine {
+    let mut machine = Machine::open(&Disk::new(1), settings, Ledger::default(), 1).unwrap();
+    run(&mut machine, 300);
+    machine
+}
+
+fn run(machine: &mut Machine, millis: u64) {
+    for _ in 0..millis {
+        machine.clock.advance(Duration::from_millis(1));
+        while machine.step() {}
+    }
+}
+
+#[test]
+fn settings_are_refused_one_past_what_can_work_and_taken_at_it() {
+    type Change = fn(&mut Settings);
+    let least = 64 << 10;
+    let cases: [(&str, Change, Change); 9] = [
+        ("segment_bytes", |s| s.segment_bytes = (64 << 10) - 4096, |s| s.segment_bytes = 64 << 10),
+        ("segment_bytes", |s| s.segment_bytes = (1 << 30) + 4096, |s| s.segment_bytes = 1 << 30),
+        ("segment_bytes", |s| s.segment_bytes = (64 << 10) + 1, |s| s.segment_bytes = 68 << 10),
+        (
+            "batch_bytes_max",
+            |s| s.batch_bytes_max = 16 * 1024 + 1,
+            |s| s.batch_bytes_max = 16 << 10,
+        ),
+        ("batch_bytes_max", |s| s.batch_bytes_max = 4095, |s| s.batch_bytes_max = 4096),
+        ("chunk_bytes_max", |s| s.chunk_bytes_max = 8 * 1024 + 1, |s| s.chunk_bytes_max = 8 << 10),
+        ("chunk_bytes_max", |s| s.chunk_bytes_max = 0, |s| s.chunk_bytes_max = 1),
+        ("commits_in_flight", |s| s.commits_in_flight = 65, |s| s.commits_in_flight = 64),
+        ("zero_slice_bytes", |s| s.zero_slice_bytes = 4095, |s| s.zero_slice_bytes = 4096),
+    ];
+    for (name, past, at) in cases {
+        let small = || Settings {
+            segment_bytes: least,
+            batch_bytes_max: 4096,
+            chunk_bytes_max: 4096,
+            ..Settings::default()
+        };
+        let (mut past_it, mut at_it) = (small(), small());
+        past(&mut past_it);
+        at(&mut at_it);
+        assert!(past_it.problem().is_some_and(|text| text.contains(name)), "{name}: {past_it:?}");
+        assert_eq!(at_it.problem(), None, "{name}: {at_it:?}");
+    }
+}
+
+#[test]
+fn a_change_never_takes_more_than_was_reckoned_and_not_much_less() {
+    let message = MessageId((1 << 55) - 1);
+    for count in [0, 1, 200, 5_000] {
+        let recipients: Vec<u32> = (0..count).map(|at| u32::MAX - at).collect();
+        let mut changes = vec![
+            Change::Delivered { message, recipients: recipients.clone() },
+            Change::Failed { message, recipients: recipients.clone() },
+            Change::DelayNoticed { message, recipients: recipients.clone() },
+            Change::Hold { message },
+            Change::Priority { message, priority: -100 },
+            Change::Retire { message },
+        ];
+        for text in [0, 300, 8_000] {
+            let reply = Reply::new(599, Enhanced(4, 999, 999), "x".repeat(text));
+            let peer = "p".repeat(text / 2).into();
+            let report = Report { stage: Stage::Rcpt, reply, peer, from_peer: true };
+            let (recipients, due) = (recipients.clone(), Wall::from_micros(i64::MAX));
+            changes.push(Change::Due { message, recipients, due, attempts: u16::MAX, report });
+        }
+        for change in changes {
+            let bytes = postcard::to_stdvec(&change).unwrap().len();
+            let reckoned = change_bytes(&change);
+            assert!(bytes <= reckoned && reckoned <= bytes + 64, "{bytes}, {reckoned}: {change:?}");
+        }
+    }
+}
+
+#[test]
+fn a_spool_contains_a_message_from_its_promise_until_it_is_retired() {
+    let mut machine = machine(settings(2));
+    let message = machine.accept(vec![b'x'; 100]).unwrap();
+    machine.settle();
+    assert!(machine.spool.contains(message));
+    assert!(!machine.spool.contains(MessageId(message.0 + 1)));
+    machine.change(Change::Retire { message });
+    machine.settle();
+    assert!(!machine.spool.contains(message));
+}
+
+#[test]
+fn a_spool_is_failing_from_a_failed_commit_to_the_next_that_succeeds() {
+    let mut machine = machine(settings(1));
+    assert!(!machine.spool.is_failing());
+    machine.disk.fail_always(Call::Sync, Some(Errno::IO));
+    machine.accept(vec![b'x'; 100]).unwrap();
+    run(&mut machine, 100);
+    assert!(machine.spool.is_failing());
+    machine.disk.fail_always(Call::Sync, None);
+    run(&mut machine, 60_000);
+    machine.accept(vec![b'x'; 100]).unwrap();
+    machine.settle();
+    assert!(!machine.spool.is_failing());
+}
+
+#[test]
+fn pauses_of_a_broken_disk_grow_and_never_shrink() {
+    let mut machine = machine(settings(1));
+    machine.disk.fail_always(Call::Sync, Some(Errno::IO));
+    machine.accept(vec![b'x'; 100]).unwrap();
+    run(&mut machine, 60_000);
+    assert!(machine.spool.usage().broken);
+    let before = machine.disk.calls(Call::Sync);
+    run(&mut machine, 300_000);
+    let tries = machine.disk.calls(Call::Sync) - before;
+    // Once in 30 s for the commit; making a segment is tried every two seconds, with two syncs.
+    assert!(tries <= 10 + 300, "{tries} syncs in five minutes");
+}
+
+#[test]
+fn a_file_is_made_only_if_what_is_left_to_others_stays() {
+    let one = |room: u64| {
+        let disk = Disk::new(1);
+        let settings = Settings { keep_free_bytes: 1 << 20, spares: 1, ..settings(1) };
+        let machine = Machine::open(&disk, settings, Ledger::default(), 1).unwrap();
+        disk.set_room(room);
+        let mut machine = machine;
+        run(&mut machine, 500);
+        machine.alarms.iter().any(|alarm| matches!(alarm, Alarm::Full(_)))
+    };
+    assert!(one((1 << 20) + (64 << 10) - 1), "a byte too few for the first segment");
+    assert!(!one((1 << 20) + 3 * (64 << 10)), "room for the first segment and the spare");
+}
+
+#[test]
+fn a_check_refuses_a_newer_spool_and_takes_its_own() {
+    let machine = machine(settings(1));
+    let disk = machine.disk.clone();
+    assert!(spool::check::check(&disk, 64 << 10).unwrap().is_clean());
+    let marker = String::from_utf8(disk.bytes("format").unwrap()).unwrap();
+    let newer = marker.replace(char::is_numeric, "9");
+    disk.put("format", newer.as_bytes());
+    let refused = spool::check::check(&disk, 64 << 10);
+    assert!(matches!(refused, Err(OpenError::Newer(_))), "{marker}: {refused:?}");
+}
