@@ -30,6 +30,7 @@ struct Silent;
 impl Journal for Silent {
     fn ended(&mut self, _: &Ended<'_>) {}
     fn trouble(&mut self, _: &str) {}
+    fn lost(&mut self, _: u64, _: link::streams::Loss) {}
 }
 
 /// A running send process, and queue's end of the conversation with it.
@@ -95,9 +96,12 @@ impl Queue {
 
     /// Waits for the hello, which says how much is under way.
     fn greeted(&mut self) -> usize {
+        let mut told = 0;
         loop {
-            if let QueueEvent::Hello { under_way, .. } = self.event() {
-                return under_way.len();
+            match self.event() {
+                QueueEvent::UnderWay(_) => told += 1,
+                QueueEvent::AllTold => return told,
+                _ => {}
             }
         }
     }
@@ -106,7 +110,7 @@ impl Queue {
         let inline = body.len() as u64 <= link::send::INLINE_BYTES_MAX;
         self.body = body.to_vec();
         let holds = self.end.holds(attempt.message);
-        self.end.attempt(attempt, (inline && !holds).then_some(body));
+        self.end.attempt(attempt, (inline && !holds).then_some(body)).unwrap();
         self.flush();
     }
 
@@ -134,7 +138,7 @@ impl Queue {
     fn result(&mut self) -> Result {
         loop {
             match self.event() {
-                QueueEvent::Hello { .. } => {}
+                QueueEvent::Hello { .. } | QueueEvent::UnderWay(_) | QueueEvent::AllTold => {}
                 QueueEvent::Fetch { attempt, offset, bytes, .. } => {
                     let from = offset as usize;
                     let chunk = self.body[from..from + bytes as usize].to_vec();
@@ -160,7 +164,7 @@ fn connect(orders: &mpsc::Sender<Order>) -> (UnixStream, QueueEnd) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_read_timeout(Some(support::PATIENCE)).unwrap();
     theirs.set_nonblocking(true).unwrap();
-    orders.blocking_send(Order::Queue(theirs)).unwrap();
+    orders.blocking_send(Order::Queue(1, theirs)).unwrap();
     (ours, QueueEnd::new(BUILD))
 }
 
@@ -170,6 +174,7 @@ fn attempt(number: u64, port: u16, recipients: &[&str], body_bytes: usize) -> At
     let recipients = recipients.iter().map(address).map(recipient);
     Attempt {
         attempt: number,
+        seal: 0,
         message: MessageId(number),
         hop: NextHop::Smtp(Host::Address("127.0.0.1".parse().unwrap()), port),
         connections_max: 10,
@@ -401,7 +406,7 @@ fn d151_a_damaged_body_ends_the_attempt_before_the_final_dot() {
                 queue.flush();
             }
             QueueEvent::Result(result) => break result,
-            QueueEvent::Hello { .. } => {}
+            QueueEvent::Hello { .. } | QueueEvent::UnderWay(_) | QueueEvent::AllTold => {}
         }
     };
     assert_eq!(result.outcomes[0].1.report().stage, Stage::Data);

@@ -20,7 +20,7 @@ use mail::{Envelope, MessageId, NextHop, Report, Wall};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Counts up with each change of these types.
-pub const ADMIN_VERSION: u16 = 2;
+pub const ADMIN_VERSION: u16 = 3;
 /// Longest request in bytes: `IDS_MAX` queue ids and some text.
 pub const REQUEST_BYTES_MAX: usize = 256 << 10;
 /// Longest answer in bytes: a page of long rows, or the envelope of 50,000 recipients.
@@ -396,6 +396,23 @@ pub struct Status {
     pub troubles: Vec<String>,
     /// One line each.
     pub processes: Vec<Process>,
+    /// Queue's streams to the other processes, one line each.
+    pub streams: Vec<Stream>,
+}
+
+/// The stream between queue and one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stream {
+    /// `receive`, `send` or `local`.
+    pub role: String,
+    /// The process's number among those of its role.
+    pub number: u32,
+    /// Whether there is one now.
+    pub up: bool,
+    /// How often it was begun again, the process having gone on.
+    pub renewals: u32,
+    /// Why it was lost the last time; empty if it never was.
+    pub loss: String,
 }
 
 /// One process.
@@ -421,7 +438,7 @@ pub fn encode<T: Serialize>(item: &T) -> Result<Bytes, LinkError> {
     if body.len() + VERSION_BYTES_MAX > ANSWER_BYTES_MAX {
         return Err(LinkError::FrameTooLong);
     }
-    Ok(frame::encode(&ADMIN_VERSION, &body))
+    frame::encode(&ADMIN_VERSION, &body)
 }
 
 /// Takes the next request; `None` until it is whole.
@@ -565,7 +582,7 @@ mod tests {
             junk in proptest::collection::vec(any::<u8>(), 0..300),
             framed in any::<bool>(),
         ) {
-            let bytes = if framed { frame::encode(&ADMIN_VERSION, &junk).to_vec() } else { junk };
+            let bytes = if framed { frame::encode(&ADMIN_VERSION, &junk).unwrap().to_vec() } else { junk };
             let mut input = BytesMut::from(&bytes[..]);
             while let Ok(Some(_)) = decode_request(&mut input) {}
             prop_assert!(input.capacity() <= REQUEST_BYTES_MAX + 8);
@@ -576,9 +593,10 @@ mod tests {
 
     #[test]
     fn another_version_is_told_apart_from_garbage() {
-        let mut input = BytesMut::from(&frame::encode(&(ADMIN_VERSION + 1), b"\xff\xff")[..]);
+        let mut input =
+            BytesMut::from(&frame::encode(&(ADMIN_VERSION + 1), b"\xff\xff").unwrap()[..]);
         assert_eq!(decode_request(&mut input), Err(LinkError::WrongBuild));
-        let mut input = BytesMut::from(&frame::encode(&ADMIN_VERSION, b"\xff\xff")[..]);
+        let mut input = BytesMut::from(&frame::encode(&ADMIN_VERSION, b"\xff\xff").unwrap()[..]);
         assert_eq!(decode_request(&mut input), Err(LinkError::Garbage));
     }
 

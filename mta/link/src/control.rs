@@ -1,7 +1,10 @@
 //! Master and each child: one message a datagram, a descriptor beside it where one is named.
 //!
-//! Must never carry anything a stranger said.
+//! Must never carry anything a stranger said, and never let a process say what is not its to say:
+//! [`ToMaster::is_of`] and [`FromMaster::is_for`] are the tables.
 
+use crate::LinkError;
+use crate::streams::Loss;
 use serde::{Deserialize, Serialize};
 
 /// The roles of our processes.
@@ -64,8 +67,15 @@ pub enum FromMaster {
     /// To queue, for whoever asks how the mailer is: who lives, since when, and how often it was
     /// started again.
     Lives { role: Role, instance: u16, pid: u32, restarts: u32, up_seconds: u64 },
-    /// With a stream to a peer; replaces the former one of the same role and instance.
-    Peer { role: Role, instance: u16 },
+    /// With a stream to a peer; replaces the former one of the same role and instance. `stream`
+    /// names it in [`ToMaster::StreamLost`].
+    Peer { role: Role, instance: u16, stream: u64 },
+    /// To queue, for whoever asks how the mailer is: how often the stream to this process was
+    /// begun again, and why the last time.
+    Renewed { role: Role, instance: u16, renewals: u32, loss: Loss },
+    /// To queue, before `Begin`: seals attempts, so that each later queue process knows those that
+    /// a former one gave out. The same for as long as master lives.
+    SealKey { key: [u64; 2] },
     /// All that was needed has been said: enter the jail and begin.
     Begin,
     /// Take nothing new, finish what is under way, end.
@@ -91,6 +101,104 @@ pub enum ToMaster {
     Ready,
     /// New settings are in force.
     Reloaded,
-    /// Cannot go on, and a restart does not help: master ends with this text.
+    /// Cannot go on, and a restart does not help: master ends with this text. Obeyed from a queue
+    /// process that is not ready yet, and from nobody else.
     Fatal { text: Box<str> },
+    /// The stream of this name to this peer has ended; a new one is wanted.
+    StreamLost { role: Role, instance: u16, stream: u64, loss: Loss },
+}
+
+impl ToMaster {
+    /// Whether a child of this role may say this; `ready`: it has said [`ToMaster::Ready`]. A child
+    /// that says anything else has been taken over or has a bug, and is started again.
+    pub fn is_of(&self, speaker: Role, ready: bool) -> bool {
+        let is_child = matches!(speaker, Role::Receive | Role::Queue | Role::Send | Role::Local);
+        match self {
+            ToMaster::Ready => is_child && !ready,
+            ToMaster::Reloaded => is_child && ready,
+            ToMaster::Fatal { .. } => speaker == Role::Queue && !ready,
+            ToMaster::StreamLost { role, loss, .. } => match speaker {
+                Role::Queue => matches!(role, Role::Receive | Role::Send | Role::Local),
+                // Nobody but queue knows what mail was given to whom.
+                Role::Receive | Role::Send | Role::Local => {
+                    *role == Role::Queue && *loss != Loss::Link(LinkError::NotGiven)
+                }
+                Role::Master | Role::Config => false,
+            },
+        }
+    }
+}
+
+impl FromMaster {
+    /// Whether a child of this role accepts this.
+    pub fn is_for(&self, listener: Role) -> bool {
+        let is_queue = listener == Role::Queue;
+        match self {
+            FromMaster::Settings | FromMaster::Begin | FromMaster::Drain => true,
+            FromMaster::Listener { .. } => listener == Role::Receive,
+            FromMaster::AdminListener
+            | FromMaster::Lives { .. }
+            | FromMaster::Renewed { .. }
+            | FromMaster::SealKey { .. } => is_queue,
+            FromMaster::Directory { purpose } => match purpose {
+                Purpose::Spool => is_queue,
+                Purpose::State => listener == Role::Local,
+                Purpose::EmptyRoot => true,
+            },
+            FromMaster::Peer { role, .. } => (*role == Role::Queue) != is_queue,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHILDREN: [Role; 4] = [Role::Receive, Role::Queue, Role::Send, Role::Local];
+
+    /// Who may say it before it is ready, and after.
+    fn speakers(message: &ToMaster) -> [Vec<Role>; 2] {
+        let all = [Role::Master, Role::Config].into_iter().chain(CHILDREN);
+        let of = |ready| all.clone().filter(|role| message.is_of(*role, ready)).collect();
+        [of(false), of(true)]
+    }
+
+    #[test]
+    fn r220_each_message_to_master_has_its_speakers_and_fatal_has_queue_at_its_start() {
+        let lost = |role, loss| ToMaster::StreamLost { role, instance: 0, stream: 1, loss };
+        let (all, none) = (CHILDREN.to_vec(), Vec::new());
+        let fatal = ToMaster::Fatal { text: "enough".into() };
+        let not_given = Loss::Link(LinkError::NotGiven);
+        let others = vec![Role::Receive, Role::Send, Role::Local];
+        let queue = vec![Role::Queue];
+        let table = [
+            (ToMaster::Ready, all.clone(), none.clone()),
+            (ToMaster::Reloaded, none.clone(), all),
+            (fatal, queue.clone(), none.clone()),
+            (lost(Role::Queue, Loss::Ended), others.clone(), others),
+            (lost(Role::Queue, not_given), none.clone(), none.clone()),
+            (lost(Role::Send, not_given), queue.clone(), queue.clone()),
+            (lost(Role::Receive, Loss::Ended), queue.clone(), queue),
+            (lost(Role::Master, Loss::Ended), none.clone(), none),
+        ];
+        for (message, before, after) in table {
+            assert_eq!(speakers(&message), [before, after], "{message:?}");
+        }
+    }
+
+    #[test]
+    fn r220_each_message_of_master_has_its_listeners() {
+        let listeners = |message: FromMaster| {
+            CHILDREN.into_iter().filter(|role| message.is_for(*role)).collect::<Vec<_>>()
+        };
+        let peer = |role| FromMaster::Peer { role, instance: 0, stream: 1 };
+        assert_eq!(listeners(FromMaster::Drain), CHILDREN);
+        assert_eq!(listeners(FromMaster::Listener { index: 0 }), [Role::Receive]);
+        assert_eq!(listeners(FromMaster::SealKey { key: [1, 2] }), [Role::Queue]);
+        assert_eq!(listeners(peer(Role::Send)), [Role::Queue]);
+        assert_eq!(listeners(peer(Role::Queue)), [Role::Receive, Role::Send, Role::Local]);
+        let directory = |purpose| listeners(FromMaster::Directory { purpose });
+        assert_eq!(directory(Purpose::Spool), [Role::Queue]);
+        assert_eq!(directory(Purpose::State), [Role::Local]);
+    }
 }

@@ -13,20 +13,33 @@ use crate::LinkError;
 use bytes::{Buf, Bytes, BytesMut};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Longest frame in bytes: an envelope of 50,000 recipients of the longest kind fits.
+/// Longest frame in bytes, without its length. What fits into it: [`crate::bounds`].
 pub const FRAME_BYTES_MAX: usize = 48 << 20;
 
 const LENGTH_BYTES: usize = 4;
 
-/// Makes one frame.
-pub fn encode<H: Serialize>(header: &H, tail: &[u8]) -> Bytes {
+/// Makes one frame, or refuses to make one that [`decode`] would refuse.
+pub fn encode<H: Serialize>(header: &H, tail: &[u8]) -> Result<Bytes, LinkError> {
+    if tail.len() > FRAME_BYTES_MAX {
+        return Err(LinkError::FrameTooLong);
+    }
     let mut out = Vec::with_capacity(LENGTH_BYTES + 128 + tail.len());
     out.extend_from_slice(&[0; LENGTH_BYTES]);
     let mut out = postcard::to_extend(header, out).expect("our own headers always encode");
     out.extend_from_slice(tail);
-    let length = u32::try_from(out.len() - LENGTH_BYTES).expect("bounded by FRAME_BYTES_MAX");
+    let length = out.len() - LENGTH_BYTES;
+    if length > FRAME_BYTES_MAX {
+        return Err(LinkError::FrameTooLong);
+    }
+    let length = u32::try_from(length).expect("FRAME_BYTES_MAX fits into 32 bits");
     out[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-    Bytes::from(out)
+    Ok(Bytes::from(out))
+}
+
+/// Makes the frame of a message whose size has a small bound: a few numbers, or a list that is
+/// bounded where it grows.
+pub(crate) fn encode_short<H: Serialize>(header: &H) -> Bytes {
+    encode(header, &[]).expect("a short message fits into a frame")
 }
 
 /// Takes the next whole frame from what has arrived; `None` until there is one.
@@ -61,7 +74,7 @@ mod tests {
             cut in 1usize..50,
         ) {
             let stream: Vec<u8> = bodies.iter().enumerate()
-                .flat_map(|(at, body)| encode(&(at as u32), body).to_vec()).collect();
+                .flat_map(|(at, body)| encode(&(at as u32), body).unwrap().to_vec()).collect();
             let (mut input, mut seen) = (BytesMut::new(), Vec::new());
             for piece in stream.chunks(cut) {
                 input.extend_from_slice(piece);
@@ -79,6 +92,26 @@ mod tests {
             while let Ok(Some(_)) = decode::<(u64, Option<String>, Vec<u32>)>(&mut input) {}
             prop_assert!(input.capacity() <= FRAME_BYTES_MAX + 8);
         }
+    }
+
+    #[test]
+    fn r205_whatever_encode_makes_decode_takes_and_above_the_bound_it_makes_nothing() {
+        // A header of `u8` takes one byte.
+        let tail = vec![7; FRAME_BYTES_MAX];
+        for (bytes, fits) in [(FRAME_BYTES_MAX - 1, true), (FRAME_BYTES_MAX, false)] {
+            let made = encode(&1u8, &tail[..bytes]);
+            assert_eq!(made.is_ok(), fits, "{bytes}");
+            let Ok(frame) = made else {
+                assert_eq!(made, Err(LinkError::FrameTooLong));
+                continue;
+            };
+            let mut input = BytesMut::from(&frame[..]);
+            let (header, body) = decode::<u8>(&mut input).unwrap().unwrap();
+            assert_eq!((header, body.len()), (1, bytes));
+        }
+        let header = vec![0u8; FRAME_BYTES_MAX];
+        assert_eq!(encode(&header, &[]), Err(LinkError::FrameTooLong), "a long header");
+        assert_eq!(encode(&1u8, &vec![0; FRAME_BYTES_MAX + 1]), Err(LinkError::FrameTooLong));
     }
 
     #[test]

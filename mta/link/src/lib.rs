@@ -8,17 +8,23 @@
 //! | [`send`] | queue, send or local | attempts and bodies out, outcomes back |
 //! | [`control`] | master, every child | sockets of new peers, settings, drain |
 //! | [`admin`] | command line, queue | questions and orders of an operator |
+//!
+//! [`bounds`] says what fits into a frame, [`streams`] when a lost stream is begun again.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod admin;
+pub mod bounds;
 pub mod control;
 pub mod frame;
 pub mod receive;
 pub mod send;
+pub mod streams;
+
+use serde::{Deserialize, Serialize};
 
 /// What ends a conversation. The peer is one of ours, so every one of them is a bug or an attack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum LinkError {
     /// A frame is longer than [`frame::FRAME_BYTES_MAX`].
@@ -39,4 +45,7 @@ pub enum LinkError {
     /// A `Committed` for a transaction that is not outstanding, or with another checksum.
     #[error("answer does not fit an outstanding transaction")]
     WrongAnswer,
+    /// A sending process asked for, adopted or reported mail that it was not given.
+    #[error("peer spoke of mail that it was not given")]
+    NotGiven,
 }

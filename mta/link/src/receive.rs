@@ -3,11 +3,15 @@
 //! Must never let a `250` be said without an answer of the queue process that fits an
 //! outstanding transaction, and never send more than the queue process gave credit for.
 //!
-//! After a restart of the queue process the receiving end asks what became of each transaction
-//! that was handed over and not answered. Known: promised. Unknown: handed over again if it was
-//! small enough to be kept whole, else refused (`451`). No answer in
+//! Over each new stream the receiving end asks what became of each transaction that was handed
+//! over and not answered. Known: promised. Unknown: handed over again if it was small enough to be
+//! kept whole, up to [`HAND_OVERS_MAX`] times, else refused (`451`). No answer in
 //! [`ANSWER_WAIT`]: closed without a reply, as RFC 1047 has it.
+//!
+//! Credit: a session hands over only while credit is left, so that what is outstanding is never
+//! more than the credit and one hand-over, however many sessions there are.
 
+use crate::bounds::{PIECE_BYTES_MAX, RECIPIENTS_BYTES_MAX, recipient_bytes};
 use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
 use mail::{Durable, Envelope, Instant, MessageId, TransactionId};
@@ -19,12 +23,19 @@ use std::time::Duration;
 pub const ANSWER_WAIT: Duration = Duration::from_secs(10);
 /// What a transaction costs of the credit besides its bytes.
 pub const TRANSACTION_COST_BYTES: u64 = 512;
+/// How often one transaction is handed over: what ended the stream each time may be this message.
+pub const HAND_OVERS_MAX: u8 = 3;
+/// Upper bound on what one hand-over costs of the credit.
+const HAND_OVER_COST_BYTES_MAX: u64 =
+    (RECIPIENTS_BYTES_MAX + PIECE_BYTES_MAX) as u64 + TRANSACTION_COST_BYTES;
 /// Staged bytes of one session that the queue process has not yet taken.
 pub const SESSION_BYTES_MAX: u64 = 512 << 10;
 
 /// Transactions that one receiving process may have open: as many as it may have connections. For
 /// one that was taken over: each takes memory, and some cost no credit.
 pub const TRANSACTIONS_MAX: usize = 1_000_000;
+// The numbers of a question fit into one frame, with 10 bytes each.
+const _: () = assert!(TRANSACTIONS_MAX * 10 + 16 <= frame::FRAME_BYTES_MAX);
 
 /// Why a message was not taken. The receiving process makes a reply of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,14 +128,26 @@ struct Transaction {
     cost: u64,
     /// Staged bytes that the queue process has not taken.
     untaken: u64,
-    /// Handed over; waiting for the answer.
-    handed_over: bool,
+    /// How often it was handed over; not 0: it waits for the answer.
+    hand_overs: u8,
     /// Something was staged in a life of the queue process that is over, or was refused.
     broken: bool,
     /// Refused before its end: the client hears it there, and nothing more is handed over.
     refused: Option<Refusal>,
     /// The whole of it, to be handed over again.
     whole: Option<Bytes>,
+}
+
+impl Transaction {
+    fn is_handed_over(&self) -> bool {
+        self.hand_overs > 0
+    }
+}
+
+/// What the end of a body costs of the credit: both ends count alike.
+fn accept_cost(envelope: &Envelope, last: usize) -> u64 {
+    let recipients: usize = envelope.recipients.iter().map(recipient_bytes).sum();
+    (recipients + last) as u64 + TRANSACTION_COST_BYTES
 }
 
 /// The receiving process's end.
@@ -134,11 +157,14 @@ pub struct ReceiverEnd {
     origin: u64,
     connected: bool,
     welcomed: bool,
-    credit: u64,
+    /// Below zero by at most what one hand-over costs.
+    credit: i64,
     /// Credit that was given in all over this stream; bytes that were held when the last one ended.
     given: u64,
     held_before: u64,
     waiting_for_credit: bool,
+    /// To be handed over again, as credit allows, before anything new.
+    again: VecDeque<u64>,
     /// Since when there has been no queue process that answers.
     answer_by: Option<Instant>,
     transactions: BTreeMap<u64, Transaction>,
@@ -158,6 +184,7 @@ impl ReceiverEnd {
             given: 0,
             held_before: 0,
             waiting_for_credit: false,
+            again: VecDeque::new(),
             answer_by: None,
             transactions: BTreeMap::new(),
             output: VecDeque::new(),
@@ -175,10 +202,10 @@ impl ReceiverEnd {
         self.disconnected(now);
         self.connected = true;
         let hello = ToQueue::Hello { build: self.build, origin: self.origin };
-        self.output.push_back(frame::encode(&hello, &[]));
+        self.output.push_back(frame::encode_short(&hello));
         let numbers: Vec<u64> = self.handed_over().collect();
         if !numbers.is_empty() {
-            self.output.push_back(frame::encode(&ToQueue::Question { numbers }, &[]));
+            self.output.push_back(frame::encode_short(&ToQueue::Question { numbers }));
         }
     }
 
@@ -189,62 +216,76 @@ impl ReceiverEnd {
         self.connected = false;
         self.welcomed = false;
         self.credit = 0;
-        for transaction in self.transactions.values_mut().filter(|t| !t.handed_over) {
+        self.again.clear();
+        for transaction in self.transactions.values_mut().filter(|t| !t.is_handed_over()) {
             transaction.broken |= transaction.cost > 0;
         }
         self.answer_by.get_or_insert(now + ANSWER_WAIT);
     }
 
     fn handed_over(&self) -> impl Iterator<Item = u64> + '_ {
-        self.transactions.iter().filter(|(_, t)| t.handed_over).map(|(number, _)| *number)
+        self.transactions.iter().filter(|(_, t)| t.is_handed_over()).map(|(number, _)| *number)
     }
 
-    /// Whether a session may read more of its client now. `false` is followed by
+    /// Whether a session may hand over what it has, or read more of its client. To be asked right
+    /// before each [`Self::stage`] and [`Self::accept`]. `false` is followed by
     /// [`ReceiverEvent::Credit`] when it is worth asking again.
     pub fn may_stage(&mut self, number: u64) -> bool {
         let transaction = self.transactions.get(&number);
         let broken = transaction.is_some_and(|t| t.broken);
         let within = transaction.is_none_or(|t| t.untaken < SESSION_BYTES_MAX);
-        let may = broken || (self.welcomed && self.credit > 0 && within);
+        let free = self.welcomed && self.credit > 0 && self.again.is_empty();
+        let may = broken || (free && within);
         self.waiting_for_credit |= !may;
         may
     }
 
-    /// Hands over bytes of a body that is not yet at its end.
+    /// Hands over bytes of a body that is not yet at its end, at most [`PIECE_BYTES_MAX`].
     pub fn stage(&mut self, number: u64, bytes: &[u8]) {
-        let cost = bytes.len() as u64;
         let transaction = self.transactions.entry(number).or_default();
         transaction.checksum = crc32c::crc32c_append(transaction.checksum, bytes);
         if transaction.broken {
             return;
         }
+        debug_assert!(bytes.len() <= PIECE_BYTES_MAX);
+        let Ok(frame) = frame::encode(&ToQueue::Stage { number }, bytes) else {
+            return self.refused(number, Refusal::TooLarge);
+        };
+        let cost = bytes.len() as u64;
         transaction.cost += cost;
         transaction.untaken += cost;
-        self.credit = self.credit.saturating_sub(cost);
-        self.output.push_back(frame::encode(&ToQueue::Stage { number }, bytes));
+        self.credit -= cost as i64;
+        self.output.push_back(frame);
     }
 
     /// Hands over the end of a body and its envelope; the answer comes as an event.
     pub fn accept(&mut self, number: u64, envelope: Envelope, last: &[u8]) {
         let transaction = self.transactions.entry(number).or_default();
-        if transaction.broken {
-            let refusal = transaction.refused.unwrap_or(Refusal::Trouble);
-            self.unstage(number);
-            self.events.push_back(ReceiverEvent::Refused { number, refusal });
-            return;
+        let cost = accept_cost(&envelope, last.len());
+        let too_large = (cost > HAND_OVER_COST_BYTES_MAX).then_some(Refusal::TooLarge);
+        let broken = transaction.broken.then(|| transaction.refused.unwrap_or(Refusal::Trouble));
+        if let Some(refusal) = broken.or(too_large) {
+            return self.refuse(number, refusal);
         }
         let checksum = crc32c::crc32c_append(transaction.checksum, last);
         let header = ToQueue::Accept { number, checksum, envelope: Box::new(envelope) };
-        let frame = frame::encode(&header, last);
-        let cost = last.len() as u64 + TRANSACTION_COST_BYTES;
+        let Ok(frame) = frame::encode(&header, last) else {
+            return self.refuse(number, Refusal::TooLarge);
+        };
         transaction.whole = (transaction.cost == 0).then(|| frame.clone());
         transaction.checksum = checksum;
         transaction.cost += cost;
-        transaction.handed_over = true;
-        self.credit = self.credit.saturating_sub(cost);
+        transaction.hand_overs = 1;
+        self.credit -= cost as i64;
         if self.connected {
             self.output.push_back(frame);
         }
+    }
+
+    /// Refuses at its end what was not handed over.
+    fn refuse(&mut self, number: u64, refusal: Refusal) {
+        self.unstage(number);
+        self.events.push_back(ReceiverEvent::Refused { number, refusal });
     }
 
     /// The client gave up, or the session refused the message.
@@ -252,7 +293,7 @@ impl ReceiverEnd {
         let Some(transaction) = self.transactions.remove(&number) else { return };
         // One that was refused is unstaged too: the queue process drops what comes of it until then.
         if self.connected && (!transaction.broken || transaction.refused.is_some()) {
-            self.output.push_back(frame::encode(&ToQueue::Unstage { number }, &[]));
+            self.output.push_back(frame::encode_short(&ToQueue::Unstage { number }));
         }
     }
 
@@ -304,7 +345,7 @@ impl ReceiverEnd {
         checksum: Option<u32>,
     ) -> Result<(), LinkError> {
         let fits = |transaction: &Transaction| {
-            transaction.handed_over && checksum.is_none_or(|sum| sum == transaction.checksum)
+            transaction.is_handed_over() && checksum.is_none_or(|sum| sum == transaction.checksum)
         };
         if !self.transactions.get(&number).is_some_and(fits) {
             return Err(LinkError::WrongAnswer);
@@ -319,7 +360,7 @@ impl ReceiverEnd {
     /// go on, to read what will be thrown away.
     fn refused(&mut self, number: u64, refusal: Refusal) {
         match self.transactions.get_mut(&number) {
-            Some(transaction) if !transaction.handed_over => {
+            Some(transaction) if !transaction.is_handed_over() => {
                 transaction.broken = true;
                 transaction.refused = Some(refusal);
                 self.waiting_for_credit = false;
@@ -334,21 +375,30 @@ impl ReceiverEnd {
 
     fn unknown(&mut self, number: u64) {
         let Some(transaction) = self.transactions.get(&number) else { return };
-        match &transaction.whole {
-            Some(whole) => {
-                self.credit = self.credit.saturating_sub(transaction.cost);
-                self.output.push_back(whole.clone());
-            }
-            None => {
-                self.transactions.remove(&number);
-                self.events.push_back(ReceiverEvent::Refused { number, refusal: Refusal::Trouble });
-            }
+        if transaction.whole.is_some() && transaction.hand_overs < HAND_OVERS_MAX {
+            self.again.push_back(number);
+            return self.hand_over_again();
+        }
+        self.transactions.remove(&number);
+        self.events.push_back(ReceiverEvent::Refused { number, refusal: Refusal::Trouble });
+    }
+
+    /// What a former stream lost goes before anything new, and is under the same credit.
+    fn hand_over_again(&mut self) {
+        while self.credit > 0 {
+            let Some(number) = self.again.pop_front() else { return };
+            let Some(transaction) = self.transactions.get_mut(&number) else { continue };
+            let Some(whole) = &transaction.whole else { continue };
+            transaction.hand_overs += 1;
+            self.credit -= transaction.cost as i64;
+            self.output.push_back(whole.clone());
         }
     }
 
     fn give(&mut self, bytes: u64) {
-        self.credit = self.credit.saturating_add(bytes);
-        if std::mem::take(&mut self.waiting_for_credit) {
+        self.credit = self.credit.saturating_add_unsigned(bytes);
+        self.hand_over_again();
+        if self.credit > 0 && std::mem::take(&mut self.waiting_for_credit) {
             self.events.push_back(ReceiverEvent::Credit);
         }
     }
@@ -384,7 +434,9 @@ impl ReceiverEnd {
     /// Bytes of bodies and envelopes that the queue process has not taken or not answered: what they
     /// cost of the credit. While there is no queue process, those of the last one.
     pub fn held_bytes(&self) -> u64 {
-        if self.welcomed { self.given.saturating_sub(self.credit) } else { self.held_before }
+        let given = i64::try_from(self.given).unwrap_or(i64::MAX);
+        let held = given.saturating_sub(self.credit).max(0).unsigned_abs();
+        if self.welcomed { held } else { self.held_before }
     }
 
     /// A queue process answers.
@@ -477,7 +529,7 @@ impl QueueEnd {
                 self.origin = Some(origin);
                 let (build, credit_bytes) = (self.build, self.credit_bytes);
                 let welcome = ToReceiver::Welcome { build, credit_bytes };
-                self.output.push_back(frame::encode(&welcome, &[]));
+                self.output.push_back(frame::encode_short(&welcome));
                 Ok(())
             }
             _ => Err(LinkError::NotAccepted),
@@ -491,17 +543,18 @@ impl QueueEnd {
             ToQueue::Stage { number } if self.dropped.contains(&number) => {
                 self.drop_bytes(bytes.len() as u64);
             }
-            ToQueue::Accept { number, .. } if self.dropped.remove(&number) => {
-                self.drop_bytes(bytes.len() as u64 + TRANSACTION_COST_BYTES);
+            ToQueue::Accept { number, envelope, .. } if self.dropped.remove(&number) => {
+                self.drop_bytes(accept_cost(&envelope, bytes.len()));
             }
             ToQueue::Unstage { number } if self.dropped.remove(&number) => {}
             ToQueue::Stage { number } => {
-                self.stage(number, &bytes, 0)?;
+                self.stage(number, &bytes, bytes.len() as u64)?;
                 let transaction = TransactionId { origin, number };
                 self.events.push_back(QueueEvent::Stage { transaction, bytes });
             }
             ToQueue::Accept { number, checksum, envelope } => {
-                let found = self.stage(number, &bytes, TRANSACTION_COST_BYTES)?;
+                let cost = accept_cost(&envelope, bytes.len());
+                let found = self.stage(number, &bytes, cost)?;
                 if found != checksum {
                     return Err(LinkError::Garbage);
                 }
@@ -532,9 +585,12 @@ impl QueueEnd {
         let fits = match message {
             ToQueue::Stage { number } => {
                 let room = self.staged.len() + self.dropped.len() < TRANSACTIONS_MAX;
-                bytes > 0 && room && !ended(number)
+                bytes > 0 && bytes <= PIECE_BYTES_MAX && room && !ended(number)
             }
-            ToQueue::Accept { number, envelope, .. } => !ended(number) && envelope.is_sound(),
+            ToQueue::Accept { number, envelope, .. } => {
+                let fits = accept_cost(envelope, bytes) <= HAND_OVER_COST_BYTES_MAX;
+                fits && !ended(number) && envelope.is_sound()
+            }
             ToQueue::Unstage { number } => !ended(number),
             ToQueue::Question { numbers } => numbers.len() <= TRANSACTIONS_MAX,
             ToQueue::Hello { .. } => true,
@@ -542,15 +598,14 @@ impl QueueEnd {
         if fits { Ok(()) } else { Err(LinkError::NotAccepted) }
     }
 
-    /// Sessions may overdraw by what each of them last read; twice the credit is a broken peer.
-    fn stage(&mut self, number: u64, bytes: &[u8], extra: u64) -> Result<u32, LinkError> {
-        let cost = bytes.len() as u64 + extra;
+    /// The other end overdraws by one hand-over at most; more is a broken peer.
+    fn stage(&mut self, number: u64, bytes: &[u8], cost: u64) -> Result<u32, LinkError> {
         let staged = self.staged.entry(number).or_default();
         staged.cost += cost;
         staged.checksum = crc32c::crc32c_append(staged.checksum, bytes);
         let checksum = staged.checksum;
         self.outstanding_bytes += cost;
-        if self.outstanding_bytes > self.credit_bytes * 2 + frame::FRAME_BYTES_MAX as u64 {
+        if self.outstanding_bytes > self.credit_bytes + HAND_OVER_COST_BYTES_MAX {
             return Err(LinkError::OverCredit);
         }
         Ok(checksum)
@@ -566,7 +621,7 @@ impl QueueEnd {
         let bytes = bytes.min(staged.cost);
         staged.cost -= bytes;
         self.outstanding_bytes -= bytes;
-        self.output.push_back(frame::encode(&ToReceiver::Taken { number, bytes }, &[]));
+        self.output.push_back(frame::encode_short(&ToReceiver::Taken { number, bytes }));
     }
 
     /// Whether it is the other end's own, and not one of a former life, whose numbers are used
@@ -596,13 +651,13 @@ impl QueueEnd {
         let checksum = staged.checksum;
         self.free(number);
         let committed = ToReceiver::Committed { number, message, checksum };
-        self.output.push_back(frame::encode(&committed, &[]));
+        self.output.push_back(frame::encode_short(&committed));
     }
 
     /// The answer to a question: a former life of ours made it durable.
     pub fn known(&mut self, transaction: TransactionId, message: MessageId) {
         let known = ToReceiver::Known { number: transaction.number, message };
-        self.output.push_back(frame::encode(&known, &[]));
+        self.output.push_back(frame::encode_short(&known));
     }
 
     /// The message was not taken. What has come of it and was not polled yet is dropped, and what
@@ -624,13 +679,13 @@ impl QueueEnd {
             QueueEvent::Unstage { .. } | QueueEvent::Question { .. } => true,
         });
         self.free(number);
-        self.output.push_back(frame::encode(&ToReceiver::Refused { number, refusal }, &[]));
+        self.output.push_back(frame::encode_short(&ToReceiver::Refused { number, refusal }));
     }
 
     /// Nothing is known of it: it never became durable and never will.
     pub fn unknown(&mut self, transaction: TransactionId) {
         let unknown = ToReceiver::Unknown { number: transaction.number };
-        self.output.push_back(frame::encode(&unknown, &[]));
+        self.output.push_back(frame::encode_short(&unknown));
     }
 
     fn drop_bytes(&mut self, bytes: u64) {
@@ -649,7 +704,7 @@ impl QueueEnd {
     pub fn credit(&mut self) {
         let bytes = std::mem::take(&mut self.freed);
         if bytes > 0 {
-            self.output.push_back(frame::encode(&ToReceiver::Credit { bytes }, &[]));
+            self.output.push_back(frame::encode_short(&ToReceiver::Credit { bytes }));
         }
     }
 
@@ -737,7 +792,7 @@ mod tests {
         for (number, checksum) in [(2, 0), (1, 1)] {
             receiver.accept(number, envelope(), b"x");
             let wrong = ToReceiver::Committed { number: 1, message: MessageId(6), checksum };
-            let mut wrong = BytesMut::from(&frame::encode(&wrong, &[])[..]);
+            let mut wrong = BytesMut::from(&frame::encode_short(&wrong)[..]);
             assert_eq!(receiver.handle(&mut wrong), Err(LinkError::WrongAnswer));
         }
     }
@@ -886,9 +941,9 @@ mod tests {
     fn said(messages: &[(ToQueue, &[u8])]) -> Result<(), LinkError> {
         let mut queue = QueueEnd::new(1, 10_000);
         let hello = ToQueue::Hello { build: 1, origin: 9 };
-        let mut input = BytesMut::from(&frame::encode(&hello, &[])[..]);
+        let mut input = BytesMut::from(&frame::encode_short(&hello)[..]);
         for (message, tail) in messages {
-            input.extend_from_slice(&frame::encode(message, tail));
+            input.extend_from_slice(&frame::encode(message, tail).unwrap());
         }
         queue.handle(&mut input)
     }
@@ -931,5 +986,133 @@ mod tests {
         assert_eq!(said(&[empty]), Err(LinkError::NotAccepted));
         let question = ToQueue::Question { numbers: vec![1; TRANSACTIONS_MAX + 1] };
         assert_eq!(said(&[(question, b"")]), Err(LinkError::NotAccepted));
+    }
+
+    fn long_envelope(bytes: usize) -> Envelope {
+        let domain = format!("{}.{}.{}.test", "a".repeat(60), "b".repeat(60), "c".repeat(60));
+        let mut envelope = envelope();
+        envelope.recipients.clear();
+        let mut left = bytes;
+        loop {
+            let address =
+                Address::parse(&format!("{:064}@{domain}", envelope.recipients.len()), false);
+            let orcpt = Some(format!("rfc822;{}", "o".repeat(493)).into());
+            let notify = Notify::of(true, true, true);
+            let recipient = Recipient { address: address.unwrap(), notify, orcpt };
+            match left.checked_sub(recipient_bytes(&recipient)) {
+                Some(less) => left = less,
+                None => return envelope,
+            }
+            envelope.recipients.push(recipient);
+        }
+    }
+
+    #[test]
+    fn r205_an_envelope_at_its_bound_is_taken_and_one_above_it_is_refused_to_its_client_alone() {
+        let mut receiver = ReceiverEnd::new(1, 9);
+        let mut queue = meet(&mut receiver);
+        let piece = vec![0; PIECE_BYTES_MAX];
+        receiver.accept(1, long_envelope(RECIPIENTS_BYTES_MAX), &piece);
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        let transaction = handed_over(&mut queue);
+        queue.committed(Durable::proven(MessageId(5), transaction));
+        queue.credit();
+        receiver.handle(&mut carry(queue.output())).unwrap();
+        assert!(matches!(receiver.poll(), Some(ReceiverEvent::Promised { number: 1, .. })));
+        assert_eq!((receiver.credit, queue.outstanding_bytes), (10_000, 0));
+        let too_long = RECIPIENTS_BYTES_MAX + PIECE_BYTES_MAX + 2_000;
+        receiver.accept(2, long_envelope(too_long), b"x");
+        let refused = ReceiverEvent::Refused { number: 2, refusal: Refusal::TooLarge };
+        assert_eq!(receiver.poll(), Some(refused));
+        receiver.accept(3, envelope(), b"of another client");
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        assert_eq!(handed_over(&mut queue).number, 3);
+        assert_eq!(
+            said(&[(accept(long_envelope(too_long), b""), b"")]),
+            Err(LinkError::NotAccepted)
+        );
+    }
+
+    #[test]
+    fn r206_a_message_that_was_handed_over_too_often_is_refused_and_poisons_no_more_streams() {
+        let mut receiver = ReceiverEnd::new(1, 9);
+        meet(&mut receiver);
+        receiver.accept(1, envelope(), b"poison");
+        for hand_over in 1..=HAND_OVERS_MAX {
+            assert_eq!(receiver.poll(), None, "{hand_over}");
+            receiver.disconnected(NOW);
+            let mut queue = meet(&mut receiver);
+            let transaction = TransactionId { origin: 9, number: 1 };
+            assert_eq!(queue.poll(), Some(QueueEvent::Question { transaction }));
+            queue.unknown(transaction);
+            receiver.handle(&mut carry(queue.output())).unwrap();
+        }
+        let refused = ReceiverEvent::Refused { number: 1, refusal: Refusal::Trouble };
+        assert_eq!(receiver.poll(), Some(refused));
+        assert!(receiver.output().is_empty() && receiver.outstanding() == 0);
+    }
+
+    /// What a session of the test does when it may go on.
+    struct Busy {
+        number: u64,
+        pieces: usize,
+    }
+
+    /// Sessions of one process that end bodies together while the disk stands still: all hand over
+    /// what they can. Gives back how many could, and fails if queue ends the conversation.
+    fn crowd(receivers: u64, sessions: u64, credit_bytes: u64) -> usize {
+        let mut ends: Vec<_> = (0..receivers)
+            .map(|origin| {
+                let mut receiver = ReceiverEnd::new(1, origin);
+                let mut queue = QueueEnd::new(1, credit_bytes / receivers);
+                receiver.connected(NOW);
+                queue.handle(&mut carry(receiver.output())).unwrap();
+                receiver.handle(&mut carry(queue.output())).unwrap();
+                let busy = (0..sessions).map(|number| Busy { number, pieces: number as usize % 3 });
+                (receiver, queue, busy.collect::<Vec<_>>())
+            })
+            .collect();
+        let piece = vec![0; 64 << 10];
+        let mut handed_over = 0;
+        for (receiver, queue, busy) in &mut ends {
+            // All have read `354` while there was credit for each of them.
+            assert!(busy.iter().all(|session| receiver.may_stage(session.number)));
+            for session in busy {
+                for _ in 0..session.pieces {
+                    if receiver.may_stage(session.number) {
+                        receiver.stage(session.number, &piece);
+                    }
+                }
+                if receiver.may_stage(session.number) {
+                    receiver.accept(session.number, envelope(), &piece);
+                    handed_over += 1;
+                }
+            }
+            queue.handle(&mut carry(receiver.output())).expect("back-pressure, no closed stream");
+            // A new stream, and all of it once more.
+            receiver.disconnected(NOW);
+            let mut queue = QueueEnd::new(1, credit_bytes / receivers);
+            receiver.connected(NOW);
+            queue.handle(&mut carry(receiver.output())).unwrap();
+            while let Some(QueueEvent::Question { transaction }) = queue.poll() {
+                queue.unknown(transaction);
+            }
+            receiver.handle(&mut carry(queue.output())).unwrap();
+            queue.handle(&mut carry(receiver.output())).expect("nor for what is handed over again");
+        }
+        handed_over
+    }
+
+    #[test]
+    fn r224_four_and_sixteen_receiving_processes_over_a_stalled_disk_never_exceed_their_credit() {
+        for receivers in [1, 4, 16] {
+            for credit_bytes in [32 << 20, 1 << 20, 1] {
+                let credit_bytes: u64 = credit_bytes;
+                let handed_over = crowd(receivers, 2_000, credit_bytes.max(receivers));
+                let most = credit_bytes / (64 << 10) + 2 * receivers;
+                assert!(handed_over as u64 <= most, "{handed_over} of {receivers} {credit_bytes}");
+                assert!(handed_over > 0);
+            }
+        }
     }
 }

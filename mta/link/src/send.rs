@@ -7,6 +7,9 @@
 //! and both ends keep the same count of unacknowledged attempts; the sending end may drop it
 //! when that is zero. Bodies over [`INLINE_BYTES_MAX`] are fetched in chunks instead.
 
+use crate::bounds::{
+    ATTEMPT_RECIPIENTS_MAX, OUTCOME_REST_BYTES, PIECE_BYTES_MAX, RESULT_BYTES_MAX,
+};
 use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
 use mail::{BodyKind, MessageId, NextHop, Outcome, Recipient, Ret, ReversePath, Wall};
@@ -17,12 +20,20 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 pub const INLINE_BYTES_MAX: u64 = 64 << 10;
 /// Longest chunk in bytes that may be fetched at once.
 pub const CHUNK_BYTES_MAX: u32 = 256 << 10;
+/// Attempts that a sending process may say it has under way, those with a result that is not
+/// recorded included. For a process that was taken over: each costs a look.
+pub const UNDER_WAY_MAX: usize = 1_000_000;
+const _: () = assert!(INLINE_BYTES_MAX as usize <= PIECE_BYTES_MAX);
+const _: () = assert!(CHUNK_BYTES_MAX as usize <= PIECE_BYTES_MAX);
 
 /// One try of some recipients of one message at one next hop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Unique over all lives of the queue process.
     pub attempt: u64,
+    /// Seals the attempt, its message and recipients for the process that it is given to: what
+    /// that process says to be under way is believed by this alone.
+    pub seal: u64,
     /// The message.
     pub message: MessageId,
     /// Where to.
@@ -71,6 +82,8 @@ pub struct Result {
 pub struct UnderWay {
     /// The attempt's id in the former life.
     pub attempt: u64,
+    /// As it came with the attempt.
+    pub seal: u64,
     /// The message.
     pub message: MessageId,
     /// Indices.
@@ -102,9 +115,22 @@ enum ToSender {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum ToQueue {
-    Hello { build: u64, life: u64, capacity: u32, under_way: Vec<UnderWay> },
+    Hello {
+        build: u64,
+        life: u64,
+        capacity: u32,
+    },
+    /// After `Hello`: an attempt that is under way, the latest first.
+    UnderWay(UnderWay),
+    /// Nothing else is under way.
+    AllTold,
     Result(Result),
-    Fetch { attempt: u64, message: MessageId, offset: u64, bytes: u32 },
+    Fetch {
+        attempt: u64,
+        message: MessageId,
+        offset: u64,
+        bytes: u32,
+    },
 }
 
 /// What the sending process is told.
@@ -138,6 +164,7 @@ pub struct SenderEnd {
 struct Open {
     /// Counts up as attempts come.
     number: u64,
+    seal: u64,
     message: MessageId,
     recipients: Vec<u32>,
     result: Option<Bytes>,
@@ -172,20 +199,19 @@ impl SenderEnd {
         }
         let mut open: Vec<_> = self.open.iter().collect();
         open.sort_unstable_by_key(|(_, open)| open.number);
-        let under_way = |(attempt, open): &(&u64, &Open)| UnderWay {
+        let results: Vec<_> = open.iter().filter_map(|(_, open)| open.result.clone()).collect();
+        let hello = ToQueue::Hello { build: self.build, life: self.life, capacity: self.capacity };
+        self.output.push_back(frame::encode_short(&hello));
+        let under_way = open.iter().rev().map(|(attempt, open)| UnderWay {
             attempt: **attempt,
+            seal: open.seal,
             message: open.message,
             recipients: open.recipients.clone(),
-        };
-        let under_way = open.iter().map(under_way).collect();
-        let results: Vec<_> = open.iter().filter_map(|(_, open)| open.result.clone()).collect();
-        let hello = ToQueue::Hello {
-            build: self.build,
-            life: self.life,
-            capacity: self.capacity,
-            under_way,
-        };
-        self.output.push_back(frame::encode(&hello, &[]));
+        });
+        // Each is shorter than the attempt that it is about, which came in one frame.
+        let under_way = under_way.map(|one| frame::encode_short(&ToQueue::UnderWay(one)));
+        self.output.extend(under_way);
+        self.output.push_back(frame::encode_short(&ToQueue::AllTold));
         self.output.extend(results);
     }
 
@@ -226,6 +252,9 @@ impl SenderEnd {
         attempt: Box<Attempt>,
         inline: Option<Bytes>,
     ) -> std::result::Result<(), LinkError> {
+        if attempt.recipients.len() > ATTEMPT_RECIPIENTS_MAX {
+            return Err(LinkError::Garbage);
+        }
         let small = attempt.body_bytes <= INLINE_BYTES_MAX;
         if let Some(body) = inline {
             // A copy of its own: the frame shares its allocation with many others, which one
@@ -243,6 +272,7 @@ impl SenderEnd {
         self.next_number += 1;
         let open = Open {
             number: self.next_number,
+            seal: attempt.seal,
             message: attempt.message,
             recipients: attempt.recipients.iter().map(|(index, _)| *index).collect(),
             result: None,
@@ -266,21 +296,22 @@ impl SenderEnd {
         }
     }
 
-    /// Says what became of an attempt; kept until the queue process has recorded it.
-    pub fn result(&mut self, result: Result) {
-        let attempt = result.attempt;
-        let frame = frame::encode(&ToQueue::Result(result), &[]);
-        if let Some(open) = self.open.get_mut(&attempt) {
-            open.result = Some(frame.clone());
-            self.output.push_back(frame);
-        }
+    /// Says what became of an attempt; kept until the queue process has recorded it. Replies that
+    /// are too long in sum are cut.
+    pub fn result(&mut self, mut result: Result) {
+        let Some(open) = self.open.get_mut(&result.attempt) else { return };
+        cut_to_bound(&mut result);
+        let frame = frame::encode(&ToQueue::Result(result), &[])
+            .expect("outcomes of an attempt fit into a frame once they are cut");
+        open.result = Some(frame.clone());
+        self.output.push_back(frame);
     }
 
     /// Asks for bytes of a body that is not inline.
     pub fn fetch(&mut self, attempt: u64, message: MessageId, offset: u64, bytes: u32) {
         let bytes = bytes.min(CHUNK_BYTES_MAX);
         let fetch = ToQueue::Fetch { attempt, message, offset, bytes };
-        self.output.push_back(frame::encode(&fetch, &[]));
+        self.output.push_back(frame::encode_short(&fetch));
     }
 
     /// The next thing to do.
@@ -298,9 +329,43 @@ impl SenderEnd {
         self.open.contains_key(&attempt)
     }
 
+    /// Whether this attempt has no result yet.
+    pub fn is_under_way(&self, attempt: u64) -> bool {
+        self.open.get(&attempt).is_some_and(|open| open.result.is_none())
+    }
+
     /// Attempts that have no result yet.
     pub fn under_way(&self) -> usize {
         self.open.values().filter(|open| open.result.is_none()).count()
+    }
+}
+
+/// Cuts peers and replies to equal shares of the bound, if they exceed it in sum. More outcomes
+/// than an attempt can have recipients are dropped: those recipients are deferred.
+fn cut_to_bound(result: &mut Result) {
+    result.outcomes.truncate(ATTEMPT_RECIPIENTS_MAX);
+    let bytes = |outcome: &Outcome| {
+        let report = outcome.report();
+        OUTCOME_REST_BYTES + report.peer.len() + report.reply.text.len()
+    };
+    let sum: usize = result.outcomes.iter().map(|(_, outcome)| bytes(outcome)).sum();
+    if sum <= RESULT_BYTES_MAX {
+        return;
+    }
+    let share = RESULT_BYTES_MAX / result.outcomes.len() - OUTCOME_REST_BYTES;
+    for (_, outcome) in &mut result.outcomes {
+        let (Outcome::Delivered { report, .. }
+        | Outcome::Deferred(report)
+        | Outcome::Failed(report)) = outcome;
+        cut(&mut report.peer, share / 2);
+        cut(&mut report.reply.text, share - report.peer.len());
+    }
+}
+
+fn cut(text: &mut Box<str>, bytes_max: usize) {
+    if text.len() > bytes_max {
+        let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        *text = text[..end].into();
     }
 }
 
@@ -308,20 +373,32 @@ impl SenderEnd {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum QueueEvent {
-    /// The sending process is there, with what it has under way from former lives of ours, in the
-    /// order in which it came.
-    Hello { life: u64, capacity: u32, under_way: Vec<UnderWay> },
+    /// The sending process is there.
+    Hello { life: u64, capacity: u32 },
+    /// It has this under way from former lives or streams of ours; the latest comes first.
+    UnderWay(UnderWay),
+    /// It has told all that it has under way.
+    AllTold,
     /// What became of an attempt. To be answered with [`QueueEnd::recorded`] when durable.
     Result(Result),
     /// To be answered with [`QueueEnd::chunk`].
     Fetch { attempt: u64, message: MessageId, offset: u64, bytes: u32 },
 }
 
+/// What a queue process waits for before it hears results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Greeting {
+    ExpectHello,
+    /// With how many were told so far.
+    ExpectUnderWay(usize),
+    Over,
+}
+
 /// The queue process's end; made anew for each stream.
 #[derive(Debug)]
 pub struct QueueEnd {
     build: u64,
-    greeted: bool,
+    greeting: Greeting,
     /// Message of each unacknowledged attempt that shares an inline body.
     open: HashMap<u64, MessageId>,
     held: HashMap<MessageId, u32>,
@@ -336,7 +413,7 @@ impl QueueEnd {
     pub fn new(build: u64) -> Self {
         QueueEnd {
             build,
-            greeted: false,
+            greeting: Greeting::ExpectHello,
             open: HashMap::new(),
             held: HashMap::new(),
             fetching: HashSet::new(),
@@ -348,28 +425,48 @@ impl QueueEnd {
     /// Takes what has arrived.
     pub fn handle(&mut self, input: &mut BytesMut) -> std::result::Result<(), LinkError> {
         while let Some((message, _)) = frame::decode::<ToQueue>(input)? {
-            match message {
-                ToQueue::Hello { build, .. } if build != self.build => {
-                    return Err(LinkError::WrongBuild);
-                }
-                ToQueue::Hello { life, capacity, under_way, .. } if !self.greeted => {
-                    self.greeted = true;
-                    let welcome = ToSender::Welcome { build: self.build };
-                    self.output.push_back(frame::encode(&welcome, &[]));
-                    self.events.push_back(QueueEvent::Hello { life, capacity, under_way });
-                }
-                _ if !self.greeted => return Err(LinkError::NotAccepted),
-                ToQueue::Hello { .. } => return Err(LinkError::NotAccepted),
-                ToQueue::Result(result) => self.events.push_back(QueueEvent::Result(result)),
-                ToQueue::Fetch { attempt, .. } if !self.fetching.insert(attempt) => {
-                    return Err(LinkError::NotAccepted);
-                }
-                ToQueue::Fetch { attempt, message, offset, bytes } => {
-                    let bytes = bytes.min(CHUNK_BYTES_MAX);
-                    let fetch = QueueEvent::Fetch { attempt, message, offset, bytes };
-                    self.events.push_back(fetch);
-                }
+            match self.greeting {
+                Greeting::Over => self.take(message)?,
+                _ => self.greet(message)?,
             }
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self, message: ToQueue) -> std::result::Result<(), LinkError> {
+        match (self.greeting, message) {
+            (Greeting::ExpectHello, ToQueue::Hello { build, .. }) if build != self.build => {
+                return Err(LinkError::WrongBuild);
+            }
+            (Greeting::ExpectHello, ToQueue::Hello { life, capacity, .. }) => {
+                self.greeting = Greeting::ExpectUnderWay(0);
+                let welcome = ToSender::Welcome { build: self.build };
+                self.output.push_back(frame::encode_short(&welcome));
+                self.events.push_back(QueueEvent::Hello { life, capacity });
+            }
+            (Greeting::ExpectUnderWay(told), ToQueue::UnderWay(one))
+                if told < UNDER_WAY_MAX && one.recipients.len() <= ATTEMPT_RECIPIENTS_MAX =>
+            {
+                self.greeting = Greeting::ExpectUnderWay(told + 1);
+                self.events.push_back(QueueEvent::UnderWay(one));
+            }
+            (Greeting::ExpectUnderWay(_), ToQueue::AllTold) => {
+                self.greeting = Greeting::Over;
+                self.events.push_back(QueueEvent::AllTold);
+            }
+            _ => return Err(LinkError::NotAccepted),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: ToQueue) -> std::result::Result<(), LinkError> {
+        match message {
+            ToQueue::Result(result) => self.events.push_back(QueueEvent::Result(result)),
+            ToQueue::Fetch { attempt, message, offset, bytes } if self.fetching.insert(attempt) => {
+                let bytes = bytes.min(CHUNK_BYTES_MAX);
+                self.events.push_back(QueueEvent::Fetch { attempt, message, offset, bytes });
+            }
+            _ => return Err(LinkError::NotAccepted),
         }
         Ok(())
     }
@@ -380,27 +477,39 @@ impl QueueEnd {
     }
 
     /// Hands out an attempt; `body` must be there when it is small and not [`held`](Self::holds).
-    pub fn attempt(&mut self, attempt: Attempt, body: Option<&[u8]>) {
+    /// Refuses an attempt that does not fit into a frame.
+    pub fn attempt(
+        &mut self,
+        attempt: Attempt,
+        body: Option<&[u8]>,
+    ) -> std::result::Result<(), LinkError> {
         let small = attempt.body_bytes <= INLINE_BYTES_MAX;
         debug_assert!(!small || body.is_some() || self.holds(attempt.message));
-        if small {
-            *self.held.entry(attempt.message).or_insert(0) += 1;
-            self.open.insert(attempt.attempt, attempt.message);
-        }
+        let (id, message) = (attempt.attempt, attempt.message);
         let header = ToSender::Attempt { inline: body.is_some(), attempt: Box::new(attempt) };
-        self.output.push_back(frame::encode(&header, body.unwrap_or_default()));
+        self.output.push_back(frame::encode(&header, body.unwrap_or_default())?);
+        if small {
+            *self.held.entry(message).or_insert(0) += 1;
+            self.open.insert(id, message);
+        }
+        Ok(())
     }
 
-    /// Answers a fetch.
+    /// Answers a fetch with at most [`CHUNK_BYTES_MAX`].
     pub fn chunk(&mut self, attempt: u64, offset: u64, bytes: &[u8]) {
-        self.fetching.remove(&attempt);
-        self.output.push_back(frame::encode(&ToSender::Chunk { attempt, offset }, bytes));
+        match frame::encode(&ToSender::Chunk { attempt, offset }, bytes) {
+            Ok(frame) => {
+                self.fetching.remove(&attempt);
+                self.output.push_back(frame);
+            }
+            Err(_) => self.chunk_bad(attempt),
+        }
     }
 
     /// Answers a fetch of a damaged body.
     pub fn chunk_bad(&mut self, attempt: u64) {
         self.fetching.remove(&attempt);
-        self.output.push_back(frame::encode(&ToSender::ChunkBad { attempt }, &[]));
+        self.output.push_back(frame::encode_short(&ToSender::ChunkBad { attempt }));
     }
 
     /// The results of these attempts are durable, or need not be.
@@ -414,7 +523,7 @@ impl QueueEnd {
                 }
             }
         }
-        self.output.push_back(frame::encode(&ToSender::Recorded { attempts }, &[]));
+        self.output.push_back(frame::encode_short(&ToSender::Recorded { attempts }));
     }
 
     /// The next thing to do.
@@ -437,6 +546,7 @@ mod tests {
         let address = Address::parse("a@example.org", false).unwrap();
         Attempt {
             attempt: id,
+            seal: id * 10,
             message: MessageId(message),
             hop: NextHop::Local,
             connections_max: 1,
@@ -470,11 +580,25 @@ mod tests {
         from.drain(..).flatten().collect()
     }
 
+    /// What a new stream's greeting tells: attempts and their seals.
+    fn told(queue: &mut QueueEnd) -> Vec<(u64, u64)> {
+        assert!(matches!(queue.poll(), Some(QueueEvent::Hello { .. })));
+        let mut told = Vec::new();
+        loop {
+            match queue.poll() {
+                Some(QueueEvent::UnderWay(one)) => told.push((one.attempt, one.seal)),
+                Some(QueueEvent::AllTold) => return told,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
     fn pair() -> (SenderEnd, QueueEnd) {
         let (mut sender, mut queue) = (SenderEnd::new(1, 7, 10), QueueEnd::new(1));
         sender.connected();
         queue.handle(&mut carry(sender.output())).unwrap();
-        assert!(matches!(queue.poll(), Some(QueueEvent::Hello { life: 7, .. })));
+        assert_eq!(queue.poll(), Some(QueueEvent::Hello { life: 7, capacity: 10 }));
+        assert_eq!(queue.poll(), Some(QueueEvent::AllTold));
         sender.handle(&mut carry(queue.output())).unwrap();
         (sender, queue)
     }
@@ -482,9 +606,9 @@ mod tests {
     #[test]
     fn a_small_body_crosses_once_for_two_attempts_and_again_after_both_are_recorded() {
         let (mut sender, mut queue) = pair();
-        queue.attempt(attempt(1, 5, 3), Some(b"abc"));
+        queue.attempt(attempt(1, 5, 3), Some(b"abc")).unwrap();
         assert!(queue.holds(MessageId(5)));
-        queue.attempt(attempt(2, 5, 3), None);
+        queue.attempt(attempt(2, 5, 3), None).unwrap();
         sender.handle(&mut carry(queue.output())).unwrap();
         for _ in 0..2 {
             let Some(SenderEvent::Attempt { body, .. }) = sender.poll() else { panic!() };
@@ -503,29 +627,28 @@ mod tests {
     #[test]
     fn a_result_is_said_again_to_a_new_queue_process_until_it_is_recorded() {
         let (mut sender, mut queue) = pair();
-        queue.attempt(attempt(1, 5, 3), Some(b"abc"));
-        queue.attempt(attempt(2, 6, 3), Some(b"abc"));
+        queue.attempt(attempt(1, 5, 3), Some(b"abc")).unwrap();
+        queue.attempt(attempt(2, 6, 3), Some(b"abc")).unwrap();
         sender.handle(&mut carry(queue.output())).unwrap();
         sender.result(result(1, 5));
         sender.output().clear(); // the queue process died before it read it
         let mut queue = QueueEnd::new(1);
         sender.connected();
         queue.handle(&mut carry(sender.output())).unwrap();
-        let Some(QueueEvent::Hello { under_way, .. }) = queue.poll() else { panic!() };
-        assert_eq!(under_way.iter().map(|u| u.attempt).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(told(&mut queue), [(2, 20), (1, 10)]);
         assert_eq!(queue.poll(), Some(QueueEvent::Result(result(1, 5))));
         assert_eq!(queue.poll(), None);
         queue.recorded(vec![1]);
         sender.handle(&mut carry(queue.output())).unwrap();
         sender.connected();
-        assert_eq!(sender.output().len(), 1, "only the hello is left to say");
+        assert_eq!(sender.output().len(), 3, "a greeting with what is under way is left to say");
     }
 
     #[test]
-    fn what_is_under_way_is_told_in_the_order_in_which_it_came() {
+    fn what_is_under_way_is_told_with_its_seal_and_the_latest_first() {
         let (mut sender, mut queue) = pair();
         for id in [9, 3, 7] {
-            queue.attempt(attempt(id, id, 3), Some(b"abc"));
+            queue.attempt(attempt(id, id, 3), Some(b"abc")).unwrap();
         }
         sender.handle(&mut carry(queue.output())).unwrap();
         sender.result(result(3, 3));
@@ -533,8 +656,7 @@ mod tests {
         let mut queue = QueueEnd::new(1);
         sender.connected();
         queue.handle(&mut carry(sender.output())).unwrap();
-        let Some(QueueEvent::Hello { under_way, .. }) = queue.poll() else { panic!() };
-        assert_eq!(under_way.iter().map(|u| u.attempt).collect::<Vec<_>>(), [9, 3, 7]);
+        assert_eq!(told(&mut queue), [(7, 70), (3, 30), (9, 90)]);
         assert_eq!(queue.poll(), Some(QueueEvent::Result(result(9, 9))));
         assert_eq!(queue.poll(), Some(QueueEvent::Result(result(3, 3))));
     }
@@ -545,7 +667,7 @@ mod tests {
         sender.connected();
         assert_eq!(queue.handle(&mut carry(sender.output())), Err(LinkError::WrongBuild));
         let fetch = ToQueue::Fetch { attempt: 1, message: MessageId(1), offset: 0, bytes: 1 };
-        let mut early = BytesMut::from(&frame::encode(&fetch, &[])[..]);
+        let mut early = BytesMut::from(&frame::encode_short(&fetch)[..]);
         assert_eq!(QueueEnd::new(1).handle(&mut early), Err(LinkError::NotAccepted));
     }
 
@@ -561,5 +683,79 @@ mod tests {
         queue.handle(&mut carry(sender.output())).unwrap();
         sender.fetch(7, MessageId(5), 20, 10);
         assert_eq!(queue.handle(&mut carry(sender.output())), Err(LinkError::NotAccepted));
+    }
+
+    fn long_recipient(nth: usize) -> Recipient {
+        let domain = format!("{}.{}.{}.test", "a".repeat(60), "b".repeat(60), "c".repeat(60));
+        let address = Address::parse(&format!("{nth:064}@{domain}"), false).unwrap();
+        let orcpt = Some(format!("rfc822;{}", "o".repeat(400)).into());
+        Recipient { address, notify: Notify::of(true, true, true), orcpt }
+    }
+
+    #[test]
+    fn r205_an_attempt_at_its_bounds_fits_into_a_frame_and_so_does_its_result() {
+        let bytes = crate::bounds::recipient_bytes(&long_recipient(0));
+        let count = crate::bounds::RECIPIENTS_BYTES_MAX / bytes;
+        let recipients = (0..count).map(|nth| (u32::MAX - nth as u32, long_recipient(nth)));
+        let mut largest = attempt(1, 5, INLINE_BYTES_MAX);
+        largest.recipients = recipients.collect();
+        let (mut sender, mut queue) = pair();
+        queue.attempt(largest, Some(&vec![0; INLINE_BYTES_MAX as usize])).unwrap();
+        sender.handle(&mut carry(queue.output())).unwrap();
+        let Some(SenderEvent::Attempt { attempt, .. }) = sender.poll() else { panic!() };
+        assert_eq!(attempt.recipients.len(), count);
+        sender.connected();
+        queue.handle(&mut carry(sender.output())).unwrap_err(); // a second greeting
+        let mut queue = QueueEnd::new(1);
+        sender.connected();
+        queue.handle(&mut carry(sender.output())).unwrap();
+        assert_eq!(told(&mut queue), [(1, 10)]);
+    }
+
+    #[test]
+    fn r205_a_peer_that_replies_at_length_for_each_of_many_recipients_ends_no_stream() {
+        for (count, text) in [(6_000, 8 << 10), (ATTEMPT_RECIPIENTS_MAX, 600), (100, 8 << 10)] {
+            let (mut sender, mut queue) = pair();
+            let mut many = attempt(1, 5, 3);
+            let recipient = many.recipients[0].1.clone();
+            many.recipients = (0..count as u32).map(|index| (index, recipient.clone())).collect();
+            queue.attempt(many, Some(b"abc")).unwrap();
+            sender.handle(&mut carry(queue.output())).unwrap();
+            let text: Box<str> = format!("x{}", "é".repeat(text / 2)).into();
+            let report = Report {
+                stage: Stage::Rcpt,
+                reply: Reply::new(550, Enhanced(5, 1, 1), text.clone()),
+                peer: "p".repeat(320).into(),
+                from_peer: true,
+            };
+            let outcomes = (0..count as u32).map(|at| (at, Outcome::Failed(report.clone())));
+            let result = Result { attempt: 1, message: MessageId(5), outcomes: outcomes.collect() };
+            sender.result(result);
+            queue.handle(&mut carry(sender.output())).unwrap();
+            let Some(QueueEvent::Result(result)) = queue.poll() else { panic!() };
+            assert_eq!(result.outcomes.len(), count);
+            let kept = result.outcomes.iter().map(|(_, outcome)| outcome.report());
+            let whole = kept.filter(|kept| **kept == report).count();
+            assert_eq!(whole, if count == 100 { 100 } else { 0 }, "of {count}");
+            let (_, last) = result.outcomes.last().unwrap();
+            let last = last.report();
+            assert!(last.peer.len() > 100 && last.reply.text.len() > 100, "of {count}: {last:?}");
+            assert!(text.starts_with(&*last.reply.text) && last.reply.code == 550);
+        }
+    }
+
+    #[test]
+    fn what_a_sending_process_tells_of_its_attempts_is_bounded() {
+        let mut queue = QueueEnd::new(1);
+        let told = ToQueue::UnderWay(UnderWay {
+            attempt: 1,
+            seal: 1,
+            message: MessageId(1),
+            recipients: vec![0; ATTEMPT_RECIPIENTS_MAX + 1],
+        });
+        let hello = frame::encode_short(&ToQueue::Hello { build: 1, life: 1, capacity: 1 });
+        let mut input = BytesMut::from(&hello[..]);
+        input.extend_from_slice(&frame::encode_short(&told));
+        assert_eq!(queue.handle(&mut input), Err(LinkError::NotAccepted));
     }
 }

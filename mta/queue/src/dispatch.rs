@@ -1,18 +1,22 @@
 //! Attempts to the sending processes, and their results back.
 //!
 //! Must never hand out an attempt that no living process has, nor forget one that a process has
-//! under way from a former life of ours.
+//! under way from a former life of ours. Must never believe a process about mail that it was not
+//! given: what is under way is believed by its seal, and a result or a fetch by the attempt's own
+//! message.
 
 use crate::Queue;
 use crate::reads::ReadFor;
 use crate::shelf::Opened;
 use bytes::{Bytes, BytesMut};
 use link::LinkError;
+use link::bounds::{ATTEMPT_RECIPIENTS_MAX, RECIPIENTS_BYTES_MAX, recipient_bytes};
 use link::control::Role;
 use link::send::{INLINE_BYTES_MAX, QueueEnd, QueueEvent, UnderWay};
-use mail::{Instant, NextHop, Now, Outcome};
+use mail::{Envelope, Instant, MessageId, NextHop, Now, Outcome, Recipient};
 use scheduler::{Attempt, AttemptId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 /// Names a sending process: its role (send or local) and its number.
@@ -28,6 +32,10 @@ pub(crate) struct Senders {
     ends: BTreeMap<SenderKey, Sender>,
     /// Attempts that wait for a process of their kind.
     waiting: VecDeque<(Attempt, NextHop)>,
+    /// Attempts whose stream has ended, until their process tells what it still has.
+    orphans: BTreeMap<SenderKey, Orphans>,
+    /// Seals attempts: the same in each life of the queue process.
+    seal_key: [u64; 2],
     /// When durable results that nothing else went along with are told.
     tell_at: Option<Instant>,
 }
@@ -35,12 +43,30 @@ pub(crate) struct Senders {
 #[derive(Debug)]
 struct Sender {
     end: QueueEnd,
+    /// It has told all that it has under way.
     greeted: bool,
     capacity: usize,
     /// Attempts it has, by its own name for them, which is ours unless a former life gave it.
-    under_way: BTreeMap<u64, AttemptId>,
+    under_way: BTreeMap<u64, Flight>,
+    /// Attempts that it told and that are over: their results are said again, and count nothing.
+    strays: HashSet<u64>,
     /// Results that are durable, of which it has not been told.
     recorded: Vec<u64>,
+}
+
+/// An attempt that a process has.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    attempt: AttemptId,
+    message: MessageId,
+}
+
+/// What a process had when its stream ended.
+#[derive(Debug)]
+struct Orphans {
+    under_way: BTreeMap<u64, Flight>,
+    /// When they count as lost, if the process has not come back.
+    lost_at: Instant,
 }
 
 impl Sender {
@@ -57,14 +83,20 @@ impl Sender {
 const RECORDED_MAX: usize = 128;
 /// How long the first of them waits.
 const RECORDED_WAIT: Duration = Duration::from_millis(100);
+/// How long attempts wait for their process to come back over a new stream. Longer than a stream
+/// takes to be begun again, so that a lost stream makes no attempt twice.
+const ORPHANS_WAIT: Duration = Duration::from_secs(2);
+const _: () = assert!(ORPHANS_WAIT.as_millis() > 2 * link::streams::RENEW_WAIT_MAX.as_millis());
 
 impl Senders {
-    pub fn new(expected: usize, wait_until: Instant) -> Senders {
+    pub fn new(expected: usize, wait_until: Instant, seal_key: [u64; 2]) -> Senders {
         Senders {
             expected,
             wait_until: Some(wait_until),
             ends: BTreeMap::new(),
             waiting: VecDeque::new(),
+            orphans: BTreeMap::new(),
+            seal_key,
             tell_at: None,
         }
     }
@@ -75,15 +107,48 @@ impl Senders {
             greeted: false,
             capacity: 0,
             under_way: BTreeMap::new(),
+            strays: HashSet::new(),
             recorded: Vec::new(),
         };
         self.ends.insert(key, sender);
     }
 
-    /// Ends a conversation; gives back the attempts that went down with it.
-    pub fn disconnect(&mut self, key: SenderKey) -> Vec<AttemptId> {
-        let sender = self.ends.remove(&key);
-        sender.map(|sender| sender.under_way.into_values().collect()).unwrap_or_default()
+    /// Attempts are sealed with this key, which former lives of ours had, too.
+    pub fn set_seal_key(&mut self, key: [u64; 2]) {
+        self.seal_key = key;
+    }
+
+    /// Ends a conversation. Its attempts wait for the process to come back.
+    pub fn disconnect(&mut self, key: SenderKey, now: Instant) {
+        let Some(mut sender) = self.ends.remove(&key) else { return };
+        if let Some(former) = self.orphans.remove(&key) {
+            sender.under_way.extend(former.under_way);
+        }
+        if !sender.under_way.is_empty() {
+            let (under_way, lost_at) = (sender.under_way, now + ORPHANS_WAIT);
+            self.orphans.insert(key, Orphans { under_way, lost_at });
+        }
+    }
+
+    /// When [`Queue::lose_orphans`] has something to do.
+    pub fn orphans_due(&self) -> Option<Instant> {
+        self.orphans.values().map(|orphans| orphans.lost_at).min()
+    }
+
+    /// Binds an attempt to the process that it is given to. Guessing one takes 2^63 tries, and the
+    /// first wrong one ends the process.
+    fn seal(
+        &self,
+        key: SenderKey,
+        attempt: u64,
+        message: MessageId,
+        recipients: impl Iterator<Item = u32>,
+    ) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.seal_key, key, attempt, message.0).hash(&mut hasher);
+        recipients.for_each(|index| hasher.write_u32(index));
+        self.seal_key.hash(&mut hasher);
+        hasher.finish()
     }
 
     pub fn input(&mut self, key: SenderKey, input: &mut BytesMut) -> Result<(), LinkError> {
@@ -105,8 +170,8 @@ impl Senders {
         }
     }
 
-    fn has(&self, key: SenderKey, attempt: u64) -> bool {
-        self.ends.get(&key).is_some_and(|sender| sender.under_way.contains_key(&attempt))
+    fn flight(&self, key: SenderKey, attempt: u64) -> Option<Flight> {
+        self.ends.get(&key)?.under_way.get(&attempt).copied()
     }
 
     fn poll(&mut self, key: SenderKey) -> Option<QueueEvent> {
@@ -188,10 +253,11 @@ impl Queue {
     }
 
     fn hand_out(&mut self, key: SenderKey, attempt: Attempt, hop: NextHop, now: Now) {
-        if let Some(sender) = self.senders.ends.get_mut(&key) {
-            sender.under_way.insert(attempt.attempt.0, attempt.attempt);
-        }
         let message = attempt.message;
+        if let Some(sender) = self.senders.ends.get_mut(&key) {
+            let flight = Flight { attempt: attempt.attempt, message };
+            sender.under_way.insert(attempt.attempt.0, flight);
+        }
         let held = self.senders.end(key).is_some_and(|end| end.holds(message));
         let ready = self
             .shelf
@@ -212,18 +278,17 @@ impl Queue {
         now: Now,
     ) {
         let limits = self.scheduler.limits(attempt.destination);
-        let Some(sender) = self.senders.ends.get_mut(&key) else { return };
-        if !sender.under_way.contains_key(&attempt.attempt.0) {
+        if self.senders.flight(key, attempt.attempt.0).is_none() {
             return; // the process died while the message was read
         }
         let envelope = &opened.envelope;
-        let recipients = attempt
-            .recipients
-            .iter()
-            .filter_map(|index| Some((*index, envelope.recipients.get(*index as usize)?.clone())))
-            .collect();
+        let recipients = recipients_that_fit(envelope, &attempt.recipients);
+        let indices = recipients.iter().map(|(index, _)| *index);
+        let seal = self.senders.seal(key, attempt.attempt.0, attempt.message, indices);
+        let Some(sender) = self.senders.ends.get_mut(&key) else { return };
         let order = link::send::Attempt {
             attempt: attempt.attempt.0,
+            seal,
             message: attempt.message,
             hop,
             connections_max: limits.connections,
@@ -243,57 +308,108 @@ impl Queue {
         let small = opened.bytes <= INLINE_BYTES_MAX;
         let inline = small && !sender.end.holds(attempt.message);
         let body = opened.content.as_deref().filter(|_| inline);
-        self.counters.attempts += 1;
-        sender.end.attempt(order, body);
+        let handed_out = sender.end.attempt(order, body);
         // Behind it: what was told before might have been the last that held this very body.
         sender.tell_recorded();
+        match handed_out {
+            Ok(()) => self.counters.attempts += 1,
+            Err(error) => self.not_attempted(key, &attempt, &error.to_string(), now),
+        }
     }
 
-    pub(crate) fn hear_sender(&mut self, key: SenderKey, now: Now) {
+    pub(crate) fn hear_sender(&mut self, key: SenderKey, now: Now) -> Result<(), LinkError> {
         while let Some(event) = self.senders.poll(key) {
             match event {
-                QueueEvent::Hello { capacity, under_way, .. } => {
-                    self.greet_sender(key, capacity, under_way, now);
-                }
-                QueueEvent::Result(result) => self.result(key, result, now),
-                // As many reads at once as there are attempts, and none for whoever has none.
-                QueueEvent::Fetch { attempt, .. } if !self.senders.has(key, attempt) => {
-                    if let Some(end) = self.senders.end(key) {
-                        end.chunk_bad(attempt);
+                QueueEvent::Hello { capacity, .. } => {
+                    if let Some(sender) = self.senders.ends.get_mut(&key) {
+                        sender.capacity = capacity as usize;
                     }
                 }
+                QueueEvent::UnderWay(told) => self.take_back(key, told, now)?,
+                QueueEvent::AllTold => self.greeted(key, now),
+                QueueEvent::Result(result) => self.result(key, result, now)?,
                 QueueEvent::Fetch { attempt, message, offset, bytes } => {
-                    let fetch = ReadFor::Fetch { key, attempt, offset, bytes };
-                    self.read(message, fetch, now);
+                    match self.senders.flight(key, attempt) {
+                        Some(flight) if flight.message != message => {
+                            return Err(LinkError::NotGiven);
+                        }
+                        Some(_) => {
+                            let fetch = ReadFor::Fetch { key, attempt, offset, bytes };
+                            self.read(message, fetch, now);
+                        }
+                        // As many reads at once as there are attempts, and none for whoever has
+                        // none.
+                        None => {
+                            if let Some(end) = self.senders.end(key) {
+                                end.chunk_bad(attempt);
+                            }
+                        }
+                    }
                 }
             }
         }
         self.hand_out_waiting(now);
+        Ok(())
     }
 
-    /// Attempts of a former life of ours go on under new names of ours.
-    fn greet_sender(&mut self, key: SenderKey, capacity: u32, under_way: Vec<UnderWay>, now: Now) {
-        let mut strays = Vec::new();
-        // The later ones first: a recipient of an earlier one may have been tried again since, and
-        // the later outcome is the one that counts.
-        for old in under_way.into_iter().rev() {
-            match self.scheduler.adopt(old.message, &old.recipients, now) {
-                Some(attempt) => {
-                    if let Some(sender) = self.senders.ends.get_mut(&key) {
-                        sender.under_way.insert(old.attempt, attempt);
-                    }
+    /// An attempt that the process has from a former stream goes on. One of a former life of ours
+    /// goes on under a new name of ours. The later ones come first: a recipient of an earlier one
+    /// may have been tried again since, and the later outcome is the one that counts.
+    fn take_back(&mut self, key: SenderKey, told: UnderWay, now: Now) -> Result<(), LinkError> {
+        let recipients = told.recipients.iter().copied();
+        if told.seal != self.senders.seal(key, told.attempt, told.message, recipients) {
+            return Err(LinkError::NotGiven);
+        }
+        let orphans = self.senders.orphans.get_mut(&key);
+        let known = orphans.and_then(|orphans| orphans.under_way.remove(&told.attempt));
+        if known.is_none() && self.records.awaits(key, told.attempt) {
+            return Ok(()); // its end is on its way to the disk: only the stream is new
+        }
+        let adopted = known.or_else(|| {
+            let attempt = self.scheduler.adopt(told.message, &told.recipients, now)?;
+            Some(Flight { attempt, message: told.message })
+        });
+        let Some(sender) = self.senders.ends.get_mut(&key) else { return Ok(()) };
+        match adopted {
+            Some(flight) => {
+                sender.under_way.insert(told.attempt, flight);
+            }
+            // Its end was recorded before the former life or stream ended.
+            None => {
+                sender.strays.insert(told.attempt);
+                sender.recorded.push(told.attempt);
+                if sender.recorded.len() >= RECORDED_MAX {
+                    sender.tell_recorded();
                 }
-                // Its end is on its way to the disk: only the stream is new.
-                None if self.records.awaits(key, old.attempt) => {}
-                // Its end was recorded before the former life ended.
-                None => strays.push(old.attempt),
             }
         }
-        let Some(sender) = self.senders.ends.get_mut(&key) else { return };
-        sender.greeted = true;
-        sender.capacity = capacity as usize;
-        if !strays.is_empty() {
-            sender.end.recorded(strays);
+        Ok(())
+    }
+
+    /// The process has told all: what it had and does not name is lost.
+    fn greeted(&mut self, key: SenderKey, now: Now) {
+        if let Some(sender) = self.senders.ends.get_mut(&key) {
+            sender.greeted = true;
+            sender.tell_recorded();
+        }
+        if let Some(orphans) = self.senders.orphans.remove(&key) {
+            self.lose(orphans, now);
+        }
+    }
+
+    /// Gives up the attempts of processes that have not come back.
+    pub(crate) fn lose_orphans(&mut self, now: Now) {
+        if self.senders.orphans_due().is_none_or(|due| now.monotonic < due) {
+            return;
+        }
+        let lost: Vec<_> =
+            self.senders.orphans.extract_if(.., |_, it| it.lost_at <= now.monotonic).collect();
+        lost.into_iter().for_each(|(_, orphans)| self.lose(orphans, now));
+    }
+
+    fn lose(&mut self, orphans: Orphans, now: Now) {
+        for flight in orphans.under_way.into_values() {
+            self.scheduler.attempt_lost(flight.attempt, now);
         }
     }
 
@@ -317,19 +433,23 @@ impl Queue {
         }
     }
 
-    fn result(&mut self, key: SenderKey, result: link::send::Result, now: Now) {
-        let known = self.senders.ends.get_mut(&key);
-        let known = known.and_then(|sender| sender.under_way.remove(&result.attempt));
-        let Some(attempt) = known else {
-            if self.records.awaits(key, result.attempt) {
-                return;
-            }
-            // Said again after its recording was answered to a former life.
-            if let Some(end) = self.senders.end(key) {
-                end.recorded(vec![result.attempt]);
-            }
-            return;
+    fn result(
+        &mut self,
+        key: SenderKey,
+        result: link::send::Result,
+        now: Now,
+    ) -> Result<(), LinkError> {
+        let Some(sender) = self.senders.ends.get_mut(&key) else { return Ok(()) };
+        let Some(flight) = sender.under_way.get(&result.attempt).copied() else {
+            // Said again: its end is on its way to the disk, or was recorded before.
+            let again = self.records.awaits(key, result.attempt);
+            let known = again || sender.strays.remove(&result.attempt);
+            return if known { Ok(()) } else { Err(LinkError::NotGiven) };
         };
+        if flight.message != result.message {
+            return Err(LinkError::NotGiven);
+        }
+        sender.under_way.remove(&result.attempt);
         for (_, outcome) in &result.outcomes {
             match outcome {
                 Outcome::Delivered { .. } => self.counters.delivered += 1,
@@ -338,10 +458,28 @@ impl Queue {
             }
         }
         let deleted = !self.scheduler.contains(result.message);
-        self.scheduler.outcome(attempt, &result.outcomes, now);
+        self.scheduler.outcome(flight.attempt, &result.outcomes, now);
         self.records.expect_result(key, result.attempt, result.message);
         if deleted {
             self.record_deletion(result.message, now);
         }
+        Ok(())
     }
+}
+
+/// The recipients of an attempt, as many as fit into its frame: all, unless a former version took
+/// an envelope that this one would refuse. Those left out are deferred, and tried next time.
+fn recipients_that_fit(envelope: &Envelope, indices: &[u32]) -> Vec<(u32, Recipient)> {
+    let found = |index: &u32| Some((*index, envelope.recipients.get(*index as usize)?));
+    let mut bytes = 0;
+    indices
+        .iter()
+        .filter_map(found)
+        .take(ATTEMPT_RECIPIENTS_MAX)
+        .take_while(|(_, recipient)| {
+            bytes += recipient_bytes(recipient);
+            bytes <= RECIPIENTS_BYTES_MAX
+        })
+        .map(|(index, recipient)| (index, recipient.clone()))
+        .collect()
 }

@@ -191,7 +191,7 @@ impl Queue {
             spool,
             scheduler,
             receivers: Receivers::new(credit_bytes),
-            senders: Senders::new(senders, now.monotonic + SENDERS_WAIT),
+            senders: Senders::new(senders, now.monotonic + SENDERS_WAIT, [own_origin; 2]),
             records: Records::default(),
             shelf: Shelf::new(settings.shelf_bytes_max),
             slice: None,
@@ -203,6 +203,13 @@ impl Queue {
             counters: Counters::default(),
             failing: false,
         }
+    }
+
+    /// Attempts are sealed with this key. The one that former lives had makes what their attempts
+    /// became known to this one; without it a sending process that has one is not believed.
+    pub fn sealed_with(mut self, key: [u64; 2]) -> Queue {
+        self.senders.set_seal_key(key);
+        self
     }
 
     /// New settings for new work.
@@ -252,14 +259,14 @@ impl Queue {
         self.senders.connect(key, self.build);
     }
 
-    /// A sending process is gone, and its attempts with it.
+    /// The stream to a sending process is gone. Its attempts are lost if the process does not name
+    /// them over a new one soon.
     pub fn sender_gone(&mut self, key: SenderKey, now: Now) {
-        for attempt in self.senders.disconnect(key) {
-            self.scheduler.attempt_lost(attempt, now);
-        }
+        self.senders.disconnect(key, now.monotonic);
     }
 
-    /// Bytes from a sending process.
+    /// Bytes from a sending process. After an error nothing more of this stream may be given in, and
+    /// [`Self::sender_gone`] is due.
     pub fn sender_input(
         &mut self,
         key: SenderKey,
@@ -267,8 +274,7 @@ impl Queue {
         now: Now,
     ) -> Result<(), LinkError> {
         self.senders.input(key, input)?;
-        self.hear_sender(key, now);
-        Ok(())
+        self.hear_sender(key, now)
     }
 
     /// Frames for a sending process.
@@ -278,6 +284,7 @@ impl Queue {
 
     /// Runs the machines until nothing moves any more.
     pub fn advance(&mut self, now: Now) {
+        self.lose_orphans(now);
         loop {
             let moved = self.advance_spool(now) | self.advance_scheduler(now);
             self.watch_writes(now);
@@ -392,8 +399,9 @@ impl Queue {
         // Until the sending processes have reported the scheduler is not asked, so what is due
         // there must not wake us again and again.
         let next = self.senders.hello_due().or_else(|| self.scheduler.next_wakeup());
-        let others = [next, self.senders.tell_due(), self.records.retry_due()];
-        self.spool.next_wakeup().into_iter().chain(others.into_iter().flatten()).min()
+        let senders = [self.senders.tell_due(), self.senders.orphans_due()];
+        let others = [self.spool.next_wakeup(), next, self.records.retry_due()];
+        others.into_iter().chain(senders).flatten().min()
     }
 
     /// Whether something is on its way that a stopping process should wait for; begins nothing.

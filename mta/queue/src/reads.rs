@@ -209,7 +209,13 @@ impl Queue {
     }
 
     /// An attempt that could not begin because its message could not be read.
-    fn not_attempted(&mut self, key: SenderKey, attempt: &Attempt, text: &str, now: Now) {
+    pub(crate) fn not_attempted(
+        &mut self,
+        key: SenderKey,
+        attempt: &Attempt,
+        text: &str,
+        now: Now,
+    ) {
         self.senders.forget(key, attempt.attempt);
         let report = Report {
             stage: Stage::Here,

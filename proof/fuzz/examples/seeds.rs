@@ -133,6 +133,7 @@ fn attempt(body_bytes: u64) -> send::Attempt {
     let envelope = envelope();
     send::Attempt {
         attempt: 3,
+        seal: 7,
         message: MessageId(5),
         hop: NextHop::Smtp(Host::Name(Domain::parse("mx.test").expect("it is one")), 25),
         connections_max: 5,
@@ -156,8 +157,9 @@ fn sending() {
     let mut sender = SenderEnd::new(1, 2, 3);
     sender.connected();
     queue.handle(&mut stream(sender.output())[..].into()).expect("it is honest");
-    queue.attempt(attempt(4), Some(b"body"));
-    queue.attempt(send::Attempt { attempt: 4, message: MessageId(6), ..attempt(1 << 20) }, None);
+    let large = send::Attempt { attempt: 4, message: MessageId(6), ..attempt(1 << 20) };
+    queue.attempt(attempt(4), Some(b"body")).expect("it is short");
+    queue.attempt(large, None).expect("it is short");
     queue.chunk(3, 0, b"chunk");
     queue.chunk_bad(3);
     queue.recorded(vec![3, 4]);
@@ -213,9 +215,12 @@ fn crossing() {
         "link_frame",
         "frames",
         &front,
-        &[link::frame::encode(&7u32, b"tail"), link::frame::encode(&8u32, b"")].concat(),
+        &[link::frame::encode(&7u32, b"tail"), link::frame::encode(&8u32, b"")]
+            .map(|frame| frame.expect("it is short"))
+            .concat(),
     );
-    put("link_frame", "peer", &front, &post(&FromMaster::Peer { role: Role::Send, instance: 3 }));
+    let peer = FromMaster::Peer { role: Role::Send, instance: 3, stream: 4 };
+    put("link_frame", "peer", &front, &post(&peer));
     put("link_frame", "fatal", &front, &post(&ToMaster::Fatal { text: "no".into() }));
     put("link_frame", "envelope", &front, &post(&envelope()));
     put("link_frame", "outcome", &front, &post(&Outcome::Failed(report())));

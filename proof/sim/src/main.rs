@@ -104,6 +104,8 @@ struct Total {
     cuts: AtomicU64,
     cuts_early: AtomicU64,
     kills: AtomicU64,
+    poisons: AtomicU64,
+    renewals: AtomicU64,
     opened: AtomicU64,
     events: AtomicU64,
     seconds: AtomicU64,
@@ -122,6 +124,8 @@ impl Total {
         add(&self.cuts, verdict.counts.cuts);
         add(&self.cuts_early, verdict.counts.cuts_early);
         add(&self.kills, verdict.counts.kills);
+        add(&self.poisons, verdict.counts.poisons);
+        add(&self.renewals, verdict.counts.renewals);
         add(&self.opened, verdict.counts.opened);
         add(&self.events, verdict.counts.events);
         add(&self.seconds, verdict.time.as_secs());
@@ -132,7 +136,7 @@ impl Total {
         format!(
             "{} seeds, {} messages promised, {} recipients delivered, {} doubled where they may be, \
              {} bounced, {} power cuts ({} of them before the spool was open), {} processes killed, \
-             {} spools opened, {} events, {} simulated days",
+             {} streams poisoned, {} begun again, {} spools opened, {} events, {} simulated days",
             get(&self.seeds),
             get(&self.promised),
             get(&self.delivered),
@@ -141,6 +145,8 @@ impl Total {
             get(&self.cuts),
             get(&self.cuts_early),
             get(&self.kills),
+            get(&self.poisons),
+            get(&self.renewals),
             get(&self.opened),
             get(&self.events),
             get(&self.seconds) / 86_400

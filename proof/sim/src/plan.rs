@@ -28,6 +28,11 @@ const LIST_RECIPIENTS: u64 = 2_000_000;
 /// One plan in so many has lists.
 const LISTS_EVERY: u64 = 6;
 
+/// The same for streams that are cut and poisoned.
+const STREAMS: u64 = 10;
+/// The number of their first.
+const STREAMS_FIRST: u32 = 2_000;
+
 /// A simulation before it begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -181,6 +186,11 @@ pub enum What {
     KillAll(Duration),
     /// The stream between queue and a process breaks although both live.
     Unlink(Station),
+    /// On the stream between queue and this process something comes that is no frame; true: from
+    /// queue.
+    Poison(Station, bool, Poison),
+    /// This sending process says what it was not given.
+    Lie(Station, Lie),
     /// So many syncs fail, with a disk that loses what they were for.
     SyncFails(u32),
     /// So many writes fail.
@@ -199,6 +209,41 @@ pub enum What {
     NoDns(Duration),
     /// An operator acts on a message.
     Operator(Act),
+}
+
+/// What is no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poison {
+    /// It claims to be longer than any.
+    TooLong,
+    /// It does not decode.
+    Garbage,
+    /// It is a frame, but not one for now: a second greeting.
+    Greeting,
+}
+
+impl Poison {
+    /// Its bytes.
+    pub fn bytes(self) -> Vec<u8> {
+        let header: &[u8] = match self {
+            Poison::TooLong => return vec![0xff; 12],
+            Poison::Garbage => &[0xfe; 6],
+            // The first variant, with numbers of a build that is none.
+            Poison::Greeting => &[0, 99, 9, 9, 0, 0],
+        };
+        [&(header.len() as u32).to_le_bytes(), header].concat()
+    }
+}
+
+/// What a sending process says that was taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// What became of another process's attempt.
+    Outcome,
+    /// What became of another message, by an attempt of its own.
+    Message,
+    /// It asks for the body of another message, by an attempt of its own.
+    Fetch,
 }
 
 /// What an operator does with a message that chance picks.
@@ -274,6 +319,7 @@ impl Plan {
                 .filter(|number| kept(format!("f{number}")))
                 .map(|number| fault(seed, number, span, &knobs, storm))
                 .chain(bad_reads(seed, span, quiet).into_iter().filter(|f| kept(f.name())))
+                .chain(streams(seed, span, &knobs, quiet).into_iter().filter(|f| kept(f.name())))
                 .collect(),
             knobs: Knobs { sink_trouble: if quiet { 0 } else { knobs.sink_trouble }, ..knobs },
             span,
@@ -478,6 +524,33 @@ fn bad_reads(seed: u64, span: Duration, quiet: bool) -> Vec<Fault> {
         number: BAD_READS_FIRST + nth,
         when: When::At(within(&mut draw, span)),
         what: What::BadReads(1 + draw.below(4) as u32),
+    };
+    (0..few).map(&mut one).collect()
+}
+
+/// Came later than the others, too: streams that end or are poisoned at any step between two
+/// processes.
+fn streams(seed: u64, span: Duration, knobs: &Knobs, quiet: bool) -> Vec<Fault> {
+    let mut draw = chance(seed, STREAMS);
+    let few = if !quiet && one_in(&mut draw, 3) { 1 + draw.below(8) as u32 } else { 0 };
+    let mut one = |nth| {
+        let draw = &mut draw;
+        let peer = match station(draw, knobs) {
+            Station::Queue => Station::Receive(0),
+            other => other,
+        };
+        let poisons = [Poison::TooLong, Poison::Garbage, Poison::Greeting];
+        let lies = [Lie::Outcome, Lie::Message, Lie::Fetch];
+        let what = match (draw.below(4), peer) {
+            (0, _) => What::Unlink(peer),
+            (1, Station::Send(_)) => What::Lie(peer, pick(draw, &lies)),
+            _ => What::Poison(peer, one_in(draw, 2), pick(draw, &poisons)),
+        };
+        let when = match one_in(draw, 5) {
+            true => When::At(within(draw, span)),
+            false => When::LinkStep(1 + draw.below(60)),
+        };
+        Fault { number: STREAMS_FIRST + nth, when, what }
     };
     (0..few).map(&mut one).collect()
 }

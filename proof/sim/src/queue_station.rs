@@ -11,6 +11,7 @@ use crate::stage::{Event, World, postmaster};
 use bytes::BytesMut;
 use link::admin::{Action, Answer, Filter, State};
 use link::control::Role;
+use link::streams::Loss;
 use mail::{Instant, MessageId};
 use queue::{Logged, Output, Queue, Read, Restore, SenderKey, Settings};
 use scheduler::Scheduler;
@@ -92,7 +93,8 @@ fn open(
         return Err(spool::OpenError::Settings(Box::leak(lost.join(" ").into_boxed_str())));
     }
     let senders = usize::from(knobs.senders) + 1;
-    let queue = Queue::new(BUILD, chance.u64(), settings, spool, scheduler, senders, now);
+    let queue = Queue::new(BUILD, chance.u64(), settings, spool, scheduler, senders, now)
+        .sealed_with([world.plan.seed, 1]);
     Ok((queue, report))
 }
 
@@ -173,15 +175,21 @@ impl QueueStation {
             return;
         }
         let heard = match segment {
-            Segment::Bytes(bytes) => self.take_in(from, &bytes, world),
+            Segment::Bytes(bytes) => {
+                let heard = self.take_in(from, &bytes, world);
+                if heard.is_ok() && world.is_lie(stream, &bytes) {
+                    let text = format!("queue believed what {from:?} was not given");
+                    world.ledger.find(Check::Order, text);
+                }
+                heard
+            }
             Segment::Fin | Segment::Reset => Err(None),
         };
         if let Err(error) = heard {
             if let Some(error) = error {
-                let text = format!("queue ended its conversation with {from:?}: {error}");
-                world.log(|| text.clone());
-                world.ledger.find(Check::Order, text);
+                world.broken(stream, &format!("queue with {from:?}"), error);
             }
+            world.lost(from, stream, error.map_or(Loss::Ended, Loss::Link));
             self.links.remove(&from);
             world.hang_up(stream, 0, Segment::Fin);
             match from {

@@ -8,6 +8,7 @@ use crate::plan::Station;
 use crate::stage::{Event, World};
 use bytes::BytesMut;
 use link::receive::{ReceiverEnd, ReceiverEvent, Refusal};
+use link::streams::Loss;
 use mail::{Enhanced, Envelope, Instant, Origin, Recipient, Reply};
 use policy::{Policy, Repeats};
 use smtp::server::{self, BodyEnd, Mail, Server, Session, Verdict};
@@ -28,7 +29,7 @@ enum Wait {
     Nothing,
     /// Credit before DATA is answered, until then.
     Data(Instant),
-    /// Credit before more of the body is read.
+    /// Credit before a piece of the body is handed over, or more of it is read.
     Body,
     /// What becomes of the message.
     Answer,
@@ -64,6 +65,13 @@ struct Guest {
     transaction: Option<Transaction>,
     waiting_number: u64,
     wait: Wait,
+    /// What waits for credit before it is handed over.
+    held: Option<Held>,
+}
+
+enum Held {
+    Piece(Vec<u8>),
+    End(Box<BodyEnd>),
 }
 
 /// One receiving process.
@@ -119,6 +127,7 @@ impl Receive {
             transaction: None,
             waiting_number: 0,
             wait: Wait::Nothing,
+            held: None,
         };
         self.guests.insert(stream, guest);
         self.drive(stream, world);
@@ -151,22 +160,19 @@ impl Receive {
             (_, Segment::Bytes(bytes)) if self.link == Some(stream) => {
                 self.input.extend_from_slice(&bytes);
                 if let Err(error) = self.end.handle(&mut self.input) {
-                    world.log(|| format!("receive{}: link: {error}", self.instance));
-                    world.ledger.find(
-                        crate::ledger::Check::Order,
-                        format!("receive ended its conversation with queue: {error}"),
-                    );
-                    self.unlink(world);
+                    world.broken(stream, &format!("receive{}", self.instance), error);
+                    self.unlink(Loss::Link(error), world);
                 }
                 self.pump(world);
             }
-            (_, _) if self.link == Some(stream) => self.unlink(world),
+            (_, _) if self.link == Some(stream) => self.unlink(Loss::Ended, world),
             _ => {}
         }
     }
 
-    fn unlink(&mut self, world: &mut World) {
+    fn unlink(&mut self, loss: Loss, world: &mut World) {
         if let Some(stream) = self.link.take() {
+            world.lost(self.station, stream, loss);
             world.hang_up(stream, 1, Segment::Fin);
         }
         self.end.disconnected(world.now().monotonic);
@@ -266,6 +272,13 @@ impl Receive {
                 guest.session.answer(Verdict::Accept, world.now());
             }
             guest.wait = Wait::Nothing;
+            let mut guest = self.guests.remove(&stream).expect("it was found above");
+            match guest.held.take() {
+                Some(Held::Piece(bytes)) => self.body(&mut guest, bytes),
+                Some(Held::End(end)) => self.end_of_body(&mut guest, *end, world),
+                None => {}
+            }
+            self.guests.insert(stream, guest);
             self.drive(stream, world);
         }
     }
@@ -364,12 +377,7 @@ impl Receive {
                 }
             }
             server::Event::Body(bytes) => {
-                let Some(transaction) = &mut guest.transaction else { return };
-                transaction.staged = true;
-                self.end.stage(transaction.number, &bytes);
-                if !self.end.may_stage(transaction.number) {
-                    guest.wait = Wait::Body;
-                }
+                self.body(guest, bytes);
             }
             server::Event::BodyEnd(end) => self.end_of_body(guest, end, world),
             server::Event::Reset => give_up(&mut self.end, guest),
@@ -380,7 +388,26 @@ impl Receive {
         }
     }
 
+    fn body(&mut self, guest: &mut Guest, bytes: Vec<u8>) {
+        let Some(transaction) = &mut guest.transaction else { return };
+        transaction.staged = true;
+        if !self.end.may_stage(transaction.number) {
+            (guest.wait, guest.held) = (Wait::Body, Some(Held::Piece(bytes)));
+            return;
+        }
+        self.end.stage(transaction.number, &bytes);
+        if !self.end.may_stage(transaction.number) {
+            guest.wait = Wait::Body;
+        }
+    }
+
     fn end_of_body(&mut self, guest: &mut Guest, end: BodyEnd, world: &mut World) {
+        if let Some(transaction) = &guest.transaction
+            && !self.end.may_stage(transaction.number)
+        {
+            (guest.wait, guest.held) = (Wait::Body, Some(Held::End(end.into())));
+            return;
+        }
         let Some(transaction) = guest.transaction.take() else {
             guest.closing = true;
             return;

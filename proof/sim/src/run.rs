@@ -11,6 +11,8 @@ use crate::receive::Receive;
 use crate::send::Send;
 use crate::sink::Sinks;
 use crate::stage::{Counts, Event, World};
+use link::control::Role;
+use link::streams::{Due, Peer, Streams};
 use mail::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -19,6 +21,8 @@ use world::{Chance as _, Errno};
 
 /// Between two looks at the queue once the faults have ended.
 const LOOK: Duration = Duration::from_secs(900);
+/// A lost stream between two living processes is replaced within this time.
+const RENEWED_WITHIN: Duration = Duration::from_secs(1);
 /// Events of one run at most: more is a machine that turns without getting anywhere.
 const EVENTS_MAX: u64 = 2_000_000;
 
@@ -55,6 +59,10 @@ struct Run {
     disk_faults: VecDeque<usize>,
     link_faults: VecDeque<usize>,
     link_steps: u64,
+    /// Master's view of the streams.
+    streams: Streams,
+    /// The last stream of each process, and its name.
+    linked: BTreeMap<Station, (StreamId, u64)>,
     done: bool,
 }
 
@@ -105,6 +113,8 @@ impl Run {
             open: false,
             dark: Duration::from_secs(1),
             link_steps: 0,
+            streams: Streams::default(),
+            linked: BTreeMap::new(),
             done: false,
             world: World::new(plan, told),
         }
@@ -141,7 +151,8 @@ impl Run {
             Event::Submit(number) => self.submit(number),
             Event::Fault(at) => self.fault(at),
             Event::Start(station) => self.start(station),
-            Event::Link(station) => self.link(station),
+            Event::Master => self.master(),
+            Event::Judge(station, stream) => self.judge(station, stream),
             Event::PowerOn => self.power_on(),
             Event::Answer(station, life, line, question) => {
                 if let Some(send) = self.send(station, life) {
@@ -179,8 +190,85 @@ impl Run {
             Event::Quiet => self.quiet(),
             Event::Look => self.look(),
         }
+        self.hear_losses();
         if self.powered && self.world.disk.is_off() {
             self.power_lost();
+        }
+    }
+
+    /// Master hears of each stream that has ended.
+    fn hear_losses(&mut self) {
+        let now = self.world.now().monotonic;
+        let losses = std::mem::take(&mut self.world.losses);
+        let any = !losses.is_empty();
+        for (station, stream, loss) in losses {
+            let Some((last, number)) = self.linked.get(&station).copied() else { continue };
+            if last == stream {
+                self.streams.lost(self.peer(station), number, loss, now);
+                self.world.after(RENEWED_WITHIN, Event::Judge(station, stream));
+            }
+        }
+        if let Some(at) = self.streams.next_wakeup().filter(|_| any) {
+            self.world.at(at, Event::Master);
+        }
+    }
+
+    /// Master begins lost streams again, or ends a process that made too many of them end.
+    fn master(&mut self) {
+        let now = self.world.now().monotonic;
+        while let Some(due) = self.streams.poll(now) {
+            self.world.log(|| format!("master: {due:?}"));
+            match due {
+                Due::Renew { peer, .. } => {
+                    self.world.counts.renewals += 1;
+                    self.link(self.station(peer));
+                }
+                Due::Restart { peer, .. } => {
+                    self.kill(self.station(peer), Duration::from_millis(50));
+                }
+            }
+        }
+        if let Some(at) = self.streams.next_wakeup() {
+            self.world.at(at, Event::Master);
+        }
+    }
+
+    /// Two living processes have had no stream for a second.
+    fn judge(&mut self, station: Station, stream: StreamId) {
+        let same = self.linked.get(&station).is_some_and(|(last, _)| *last == stream);
+        if same && self.powered && self.queue.is_some() && self.lives(station) {
+            let text = format!("{station:?} and queue have had no stream for {RENEWED_WITHIN:?}");
+            self.world.ledger.find(Check::Stuck, text);
+        }
+    }
+
+    fn peer(&self, station: Station) -> Peer {
+        match station {
+            Station::Queue => (Role::Queue, 0),
+            Station::Receive(number) => (Role::Receive, number),
+            Station::Send(number) if number == self.world.plan.knobs.senders => (Role::Local, 0),
+            Station::Send(number) => (Role::Send, number),
+        }
+    }
+
+    fn station(&self, (role, number): Peer) -> Station {
+        match role {
+            Role::Receive => Station::Receive(number),
+            Role::Send => Station::Send(number),
+            Role::Local => Station::Send(self.world.plan.knobs.senders),
+            _ => Station::Queue,
+        }
+    }
+
+    /// A process has ended, and its streams with it.
+    fn gone(&mut self, station: Station) {
+        let stations = match station {
+            Station::Queue => self.all_stations(),
+            other => vec![other],
+        };
+        for station in stations {
+            self.streams.gone(self.peer(station));
+            self.linked.remove(&station);
         }
     }
 
@@ -216,12 +304,6 @@ impl Run {
             End::Queue(from) => {
                 if let Some(queue) = &mut self.queue {
                     queue.hear(stream, from, segment, &mut self.world);
-                    let living = self.world.net.get(stream);
-                    let unlinked = living.is_none_or(|found| found.ends[0].is_none());
-                    if unlinked && self.lives(from) {
-                        let wait = self.world.delay(200_000);
-                        self.world.after(wait, Event::Link(from));
-                    }
                 }
             }
             End::Session(instance) | End::Station(Station::Receive(instance)) => {
@@ -313,6 +395,19 @@ impl Run {
                 self.open = false;
             }
             What::Unlink(station) => self.unlink(station),
+            What::Poison(station, from_queue, poison) => {
+                let end = if from_queue { End::Queue(station) } else { End::Station(station) };
+                for (stream, side) in self.world.net.held_by(|held| held == end) {
+                    self.world.poison(stream, side, poison.bytes());
+                }
+            }
+            What::Lie(station, lie) => {
+                if let Station::Send(number) = station
+                    && let Some(send) = &mut self.senders[usize::from(number)]
+                {
+                    send.lie(lie, &mut self.world);
+                }
+            }
             What::SyncFails(count) => (1..=u64::from(count))
                 .for_each(|nth| self.world.disk.fail_nth(Call::Sync, nth, Errno::IO)),
             What::WriteFails(count) => (1..=u64::from(count))
@@ -364,6 +459,7 @@ impl Run {
             return;
         }
         self.world.counts.kills += 1;
+        self.gone(station);
         match station {
             Station::Queue => {
                 if let Some(queue) = self.queue.take() {
@@ -450,6 +546,8 @@ impl Run {
         }
         let delay = self.world.delay(200);
         let stream = self.world.net.open([End::Queue(station), End::Station(station)], delay);
+        let number = self.streams.made(self.peer(station), self.world.now().monotonic);
+        self.linked.insert(station, (stream, number));
         if let Some(queue) = &mut self.queue {
             queue.connected(station, stream, &mut self.world);
         }
@@ -493,6 +591,7 @@ impl Run {
         self.world.log(|| "the power is gone".into());
         self.powered = false;
         self.open = false;
+        self.gone(Station::Queue);
         self.queue = None;
         self.receivers.iter_mut().for_each(|place| *place = None);
         self.senders.iter_mut().for_each(|place| *place = None);

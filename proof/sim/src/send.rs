@@ -5,20 +5,33 @@
 
 use crate::ledger::parse_address;
 use crate::net::{End, Segment, StreamId};
-use crate::plan::Station;
+use crate::plan::{Lie, Station};
 use crate::receive::BUILD;
-use crate::stage::{Event, World, address_of, domain_of};
+use crate::stage::{Event, Given, World, address_of, domain_of};
 use bytes::{Bytes, BytesMut};
 use delivery::resolve::{Answer, Answers, Mx};
 use delivery::route::Target;
 use delivery::{Input, Limits, Line, Ourselves, Output, Question, Rules};
-use link::send::{Attempt, SenderEnd, SenderEvent};
+use link::send::{Attempt, SenderEnd, SenderEvent, UnderWay};
+use link::streams::Loss;
 use mail::{Enhanced, Instant, MessageId, NextHop, Outcome, Reply, Report, Stage};
+use serde::Serialize;
 use smtp::client::{self, Message};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use world::Chance as _;
+
+/// What a sending process that was taken over can write: the same as `link::send` does.
+#[derive(Debug, Serialize)]
+#[allow(dead_code, reason = "the variants before the ones in use give them their numbers")]
+enum ToQueue {
+    Hello { build: u64, life: u64, capacity: u32 },
+    UnderWay(UnderWay),
+    AllTold,
+    Result(link::send::Result),
+    Fetch { attempt: u64, message: MessageId, offset: u64, bytes: u32 },
+}
 
 /// A connection without work is kept so long, as in the daemon.
 const IDLE: Duration = Duration::from_secs(5);
@@ -129,11 +142,10 @@ impl Send {
         };
         if let Err(error) = heard {
             if let Some(error) = error {
-                let text =
-                    format!("send{} ended its conversation with queue: {error}", self.number);
-                world.ledger.find(crate::ledger::Check::Order, text);
+                world.broken(stream, &format!("send{}", self.number), error);
             }
             self.link = None;
+            world.lost(self.station, stream, error.map_or(Loss::Ended, Loss::Link));
             world.hang_up(stream, 1, Segment::Fin);
         }
         while let Some(event) = self.end.poll() {
@@ -163,6 +175,40 @@ impl Send {
         });
     }
 
+    /// Says of a former or another process's attempt what it must not say, as one would that was
+    /// taken over.
+    pub fn lie(&mut self, lie: Lie, world: &mut World) {
+        let theirs = world.given.iter().rev().find(|given| given.to != self.station);
+        let own = world.given.iter().rev().find(|given| given.to == self.station);
+        let (Some(link), Some(theirs)) = (self.link, theirs) else { return };
+        let own = own.filter(|own| self.end.is_under_way(own.attempt));
+        let delivered = Outcome::Delivered { report: report(250, "a lie"), relayed: true };
+        let recipients = theirs.recipients.iter();
+        let outcomes = recipients.map(|index| (*index, delivered.clone())).collect();
+        let message = theirs.message;
+        let false_words = match (lie, own) {
+            (Lie::Outcome, _) => {
+                let attempt = theirs.attempt;
+                ToQueue::Result(link::send::Result { attempt, message, outcomes })
+            }
+            (Lie::Message, Some(own)) if own.message != message => {
+                let attempt = own.attempt;
+                ToQueue::Result(link::send::Result { attempt, message, outcomes })
+            }
+            (Lie::Fetch, Some(own)) if own.message != message => {
+                ToQueue::Fetch { attempt: own.attempt, message, offset: 0, bytes: 1_000 }
+            }
+            _ => return,
+        };
+        let bytes = link::frame::encode(&false_words, &[]).expect("it is short").to_vec();
+        world.log(|| format!("send{} lies: {false_words:?}", self.number));
+        match lie {
+            Lie::Outcome => world.lie(link, bytes),
+            // Of an attempt that queue has ended meanwhile it is ignored.
+            Lie::Message | Lie::Fetch => world.poison(link, 1, bytes),
+        }
+    }
+
     fn write(&mut self, world: &mut World) {
         if let Some(link) = self.link {
             let frames: Vec<u8> = self.end.output().drain(..).flatten().collect();
@@ -182,6 +228,12 @@ impl Send {
                 attempt.message,
                 attempt.recipients.iter().map(|r| r.1.address.to_string()).collect::<Vec<_>>()
             )
+        });
+        world.gave(Given {
+            to: self.station,
+            attempt: attempt.attempt,
+            message: attempt.message,
+            recipients: attempt.recipients.iter().map(|(index, _)| *index).collect(),
         });
         if self.local {
             let number = attempt.attempt;

@@ -3,16 +3,18 @@
 //!
 //! Must never let two events of one instant change places between two runs of the same plan.
 
-use crate::ledger::{Ledger, parse_address};
+use crate::ledger::{Check, Ledger, parse_address};
 use crate::net::{End, Net, Segment, StreamId};
 use crate::plan::{DOMAINS, Fate, Plan, ROUTED, Station, WALL_START};
 use crate::sink::SENDERS;
 use delivery::Question;
 use delivery::route::Target;
-use mail::{Address, Domain, Host, Instant, NextHop, Now};
+use link::LinkError;
+use link::streams::Loss;
+use mail::{Address, Domain, Host, Instant, MessageId, NextHop, Now};
 use policy::{Accounts, Mailboxes, Names, Pattern, Policy, Postmaster, Route, Routes};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 use world::sim::{Chance, Clock, Disk};
@@ -33,8 +35,10 @@ pub enum Event {
     Fault(usize),
     /// A process is started again.
     Start(Station),
-    /// Queue and this process get a new stream.
-    Link(Station),
+    /// Master looks which streams are due to be begun again.
+    Master,
+    /// By now a lost stream must have been replaced.
+    Judge(Station, StreamId),
     /// The power is back.
     PowerOn,
     /// The DNS answers a line.
@@ -85,6 +89,14 @@ pub struct World {
     pub bad_reads: u32,
     /// When the attempt began that a line carries on this stream.
     pub attempts: BTreeMap<StreamId, Instant>,
+    /// Streams that have ended, as master is told: the process at the other end of queue, and why.
+    pub losses: Vec<(Station, StreamId, Loss)>,
+    /// Streams on which somebody has said what an honest end never says.
+    pub poisoned: BTreeSet<StreamId>,
+    /// What queue must not believe.
+    pub lies: Vec<(StreamId, Vec<u8>)>,
+    /// Attempts as they were given out, the latest last.
+    pub given: VecDeque<Given>,
     /// The last events before too many, by their kind.
     pub kinds: BTreeMap<String, u64>,
     /// Counts what happened.
@@ -97,6 +109,22 @@ pub struct World {
     told: Option<Vec<String>>,
 }
 
+/// An attempt that a sending process was given.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// Which process.
+    pub to: Station,
+    /// Its name.
+    pub attempt: u64,
+    /// Its message.
+    pub message: MessageId,
+    /// Its recipients.
+    pub recipients: Vec<u32>,
+}
+
+/// Attempts that a liar knows of.
+const GIVEN_MAX: usize = 20;
+
 /// Figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -108,6 +136,10 @@ pub struct Counts {
     pub kills: u64,
     /// Streams between processes broken.
     pub unlinks: u64,
+    /// Streams between processes poisoned, and lies told on them.
+    pub poisons: u64,
+    /// Streams begun again.
+    pub renewals: u64,
     /// Events.
     pub events: u64,
     /// Spools opened.
@@ -141,6 +173,10 @@ impl World {
             slow: Duration::ZERO,
             bad_reads: 0,
             attempts: BTreeMap::new(),
+            losses: Vec::new(),
+            poisoned: BTreeSet::new(),
+            lies: Vec::new(),
+            given: VecDeque::new(),
             kinds: BTreeMap::new(),
             counts: Counts::default(),
             events: BinaryHeap::new(),
@@ -224,6 +260,46 @@ impl World {
         if let Some(arrives) = self.net.put(stream, side, segment, more, now) {
             self.at(arrives, Event::Deliver(stream, 1 - side));
         }
+    }
+
+    /// Somebody says on a stream between two of our processes what an honest end never says.
+    pub fn poison(&mut self, stream: StreamId, side: usize, bytes: Vec<u8>) {
+        self.counts.poisons += 1;
+        self.poisoned.insert(stream);
+        self.put(stream, side, Segment::Bytes(bytes), Duration::ZERO);
+    }
+
+    /// A sending process says to queue what queue must not believe.
+    pub fn lie(&mut self, stream: StreamId, bytes: Vec<u8>) {
+        self.lies.push((stream, bytes.clone()));
+        self.poison(stream, 1, bytes);
+    }
+
+    /// Whether these bytes on this stream are a lie.
+    pub fn is_lie(&self, stream: StreamId, bytes: &[u8]) -> bool {
+        self.lies.iter().any(|(on, lie)| *on == stream && lie == bytes)
+    }
+
+    /// An attempt was given out.
+    pub fn gave(&mut self, given: Given) {
+        self.given.push_back(given);
+        if self.given.len() > GIVEN_MAX {
+            self.given.pop_front();
+        }
+    }
+
+    /// An end of a stream has refused what came: a bug, unless the stream was poisoned.
+    pub fn broken(&mut self, stream: StreamId, who: &str, error: LinkError) {
+        let text = format!("{who} ended its conversation: {error}");
+        self.log(|| text.clone());
+        if !self.poisoned.contains(&stream) {
+            self.ledger.find(Check::Order, text);
+        }
+    }
+
+    /// An end tells master that its stream to queue, or from it, is over.
+    pub fn lost(&mut self, station: Station, stream: StreamId, loss: Loss) {
+        self.losses.push((station, stream, loss));
     }
 
     /// Writes text.

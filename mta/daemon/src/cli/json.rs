@@ -4,7 +4,9 @@
 
 use super::queue::state_word;
 use super::show::{action_words, gate_words, held_words, stage_words};
-use link::admin::{Acted, Action, Explanation, Gate, Ran, Row, Shown, Status, Summary, Waiting};
+use link::admin::{
+    Acted, Action, Explanation, Gate, Ran, Row, Shown, Status, Stream, Summary, Waiting,
+};
 use mail::trace::rfc3339_date;
 use mail::{Report, Wall};
 use serde_json::{Value, json};
@@ -153,7 +155,17 @@ pub(super) fn status(status: &Status) -> Value {
             })
         })
         .collect();
-    json!({ "version": status.version, "troubles": status.troubles, "processes": processes })
+    let stream = |one: &Stream| {
+        json!({
+            "role": one.role, "number": one.number, "up": one.up, "renewals": one.renewals,
+            "loss": one.loss,
+        })
+    };
+    let streams: Vec<_> = status.streams.iter().map(stream).collect();
+    json!({
+        "version": status.version, "troubles": status.troubles, "processes": processes,
+        "streams": streams,
+    })
 }
 
 fn time(wall: Wall) -> String {

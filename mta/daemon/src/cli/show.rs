@@ -253,6 +253,13 @@ pub(super) fn status(status: &Status) -> String {
     for one in &status.processes {
         process(&mut out, one);
     }
+    out.push_str("\nstream of queue to       renewals\n");
+    for one in &status.streams {
+        let name = format!("{} {}", harmless(&one.role), one.number);
+        let state = if one.up { "up" } else { "LOST" };
+        let line = format!("{name:<10} {state:>9} {:>12}  {}", one.renewals, harmless(&one.loss));
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
     out
 }
 

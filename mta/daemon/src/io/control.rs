@@ -133,7 +133,8 @@ mod tests {
         let file = std::fs::File::open("/dev/null").unwrap();
         let said = FromMaster::Directory { purpose: Purpose::Spool };
         master.send(&said, Some(file.as_fd())).unwrap();
-        master.send(&FromMaster::Peer { role: Role::Queue, instance: 3 }, None).unwrap();
+        let peer = FromMaster::Peer { role: Role::Queue, instance: 3, stream: 1 };
+        master.send(&peer, None).unwrap();
         let Ok(Received::Message(heard, Some(_))) = child.receive::<FromMaster>() else { panic!() };
         assert_eq!(heard, said);
         assert!(matches!(

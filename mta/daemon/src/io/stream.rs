@@ -4,6 +4,8 @@
 //! Must never hold a `RefCell` borrow across an await.
 
 use bytes::{Buf, Bytes, BytesMut};
+use link::LinkError;
+use link::streams::Loss;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice, Result};
 use std::os::fd::OwnedFd;
@@ -81,6 +83,12 @@ impl Stream {
         }
         Ok(true)
     }
+}
+
+/// Why a stream ended, for master: what its machine refused, or the other end's end.
+pub fn loss(error: &std::io::Error) -> Loss {
+    let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<LinkError>());
+    refused.map_or(Loss::Ended, |error| Loss::Link(*error))
 }
 
 fn advance(output: &mut VecDeque<Bytes>, mut written: usize) {

@@ -5,6 +5,7 @@
 use crate::io::control::{Control, Received};
 use crate::settings::Handed;
 use link::control::{FromMaster, Purpose, Role, ToMaster};
+use link::streams::Loss;
 use std::io::{Error, Result};
 use std::os::fd::{FromRawFd, OwnedFd};
 use tokio::io::unix::AsyncFd;
@@ -27,9 +28,28 @@ pub struct Start {
     /// Directories.
     pub directories: Vec<(Purpose, OwnedFd)>,
     /// Streams to peers.
-    pub peers: Vec<(Role, u16, OwnedFd)>,
-    /// What queue is told of those that live.
+    pub peers: Vec<Peer>,
+    /// What queue is told of those that live, and of streams that were begun again.
     pub lives: Vec<FromMaster>,
+    /// What queue seals attempts with.
+    pub seal_key: [u64; 2],
+}
+
+/// A stream to a peer.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its role.
+    pub role: Role,
+    /// Its number among those of its role.
+    pub instance: u16,
+    /// The stream's name.
+    pub stream: u64,
+    /// Our end.
+    pub fd: OwnedFd,
+}
+
+fn unwanted(role: Role, message: &FromMaster) -> Error {
+    Error::other(format!("master said what {} does not accept: {message:?}", role.name()))
 }
 
 fn lost(what: &str) -> Error {
@@ -37,8 +57,8 @@ fn lost(what: &str) -> Error {
 }
 
 impl Start {
-    /// Reads master's messages up to `Begin`. `Ok(None)`: master is gone.
-    pub fn read() -> Result<Option<Start>> {
+    /// Reads master's messages to a child of this role up to `Begin`. `Ok(None)`: master is gone.
+    pub fn read(role: Role) -> Result<Option<Start>> {
         // The first reading of a clock looks up where the kernel put it: by calls, and where these
         // fail by files, that the jail does not have.
         let _ = world::Clock::now(&world::real::Clock);
@@ -48,13 +68,16 @@ impl Start {
         rustix::io::fcntl_setfd(&control, rustix::io::FdFlags::CLOEXEC)?;
         let (mut handed, mut admin) = (None, None);
         let (mut listeners, mut directories, mut peers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut lives = Vec::new();
+        let (mut lives, mut seal_key) = (Vec::new(), [0; 2]);
         loop {
             let (message, fd) = match control.receive::<FromMaster>()? {
                 Received::Message(message, fd) => (message, fd),
                 Received::Nothing => continue,
                 Received::End => return Ok(None),
             };
+            if !message.is_for(role) {
+                return Err(unwanted(role, &message));
+            }
             let fd = || fd.ok_or_else(|| lost("a descriptor"));
             match message {
                 FromMaster::Settings => {
@@ -63,14 +86,19 @@ impl Start {
                 FromMaster::Listener { index } => listeners.push((index, fd()?)),
                 FromMaster::AdminListener => admin = Some(fd()?),
                 FromMaster::Directory { purpose } => directories.push((purpose, fd()?)),
-                FromMaster::Peer { role, instance } => peers.push((role, instance, fd()?)),
-                told @ FromMaster::Lives { .. } => lives.push(told),
+                FromMaster::Peer { role, instance, stream } => {
+                    peers.push(Peer { role, instance, stream, fd: fd()? });
+                }
+                told @ (FromMaster::Lives { .. } | FromMaster::Renewed { .. }) => lives.push(told),
+                FromMaster::SealKey { key } => seal_key = key,
                 FromMaster::Drain => return Ok(None),
                 FromMaster::Begin => break,
             }
         }
         let handed = handed.ok_or_else(|| lost("the settings"))?;
-        Ok(Some(Start { control, handed, listeners, admin, directories, peers, lives }))
+        let start =
+            Start { control, handed, listeners, admin, directories, peers, lives, seal_key };
+        Ok(Some(start))
     }
 
     /// The directory for `purpose`.
@@ -82,28 +110,40 @@ impl Start {
 
 /// Master's messages after `Begin`, under tokio.
 #[derive(Debug)]
-pub struct Orders(AsyncFd<Control>);
+pub struct Orders {
+    control: AsyncFd<Control>,
+    role: Role,
+}
 
 impl Orders {
-    /// Takes over the control socket; needs a tokio runtime.
-    pub fn new(control: Control) -> Result<Orders> {
+    /// Takes over the control socket of a child of this role; needs a tokio runtime.
+    pub fn new(control: Control, role: Role) -> Result<Orders> {
         control.set_nonblocking()?;
         // SAFETY: `Control` owns its descriptor, always names the same one, and closes it only
         // when it is dropped.
-        Ok(Orders(unsafe { AsyncFd::register(control)? }))
+        Ok(Orders { control: unsafe { AsyncFd::register(control)? }, role })
     }
 
     /// Tells master.
     pub fn say(&self, message: &ToMaster) -> Result<()> {
-        self.0.get_ref().send(message, None)
+        self.control.get_ref().send(message, None)
+    }
+
+    /// Asks master for a new stream to this peer in place of one that has ended. The peer asks, too,
+    /// so that one word that does not get through loses nothing.
+    pub fn say_lost(&self, role: Role, instance: u16, stream: u64, loss: Loss) {
+        let _ = self.say(&ToMaster::StreamLost { role, instance, stream, loss });
     }
 
     /// The next message; `None` when master is gone.
     pub async fn next(&self) -> Result<Option<(FromMaster, Option<OwnedFd>)>> {
         loop {
-            let mut ready = self.0.readable().await?;
-            match self.0.get_ref().receive()? {
-                Received::Message(message, fd) => return Ok(Some((message, fd))),
+            let mut ready = self.control.readable().await?;
+            match self.control.get_ref().receive::<FromMaster>()? {
+                Received::Message(message, fd) if message.is_for(self.role) => {
+                    return Ok(Some((message, fd)));
+                }
+                Received::Message(message, _) => return Err(unwanted(self.role, &message)),
                 Received::Nothing => ready.clear_ready(),
                 Received::End => return Ok(None),
             }

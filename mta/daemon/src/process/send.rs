@@ -22,6 +22,7 @@ mod sockets;
 
 use crate::resolve::Resolver;
 use delivery::route::Rules;
+use link::streams::Loss;
 use office::Office;
 use smtp::client::Config;
 pub use sockets::Sockets;
@@ -66,6 +67,8 @@ pub trait Journal {
     fn ended(&mut self, ended: &Ended<'_>);
     /// Something to be looked at.
     fn trouble(&mut self, what: &str);
+    /// The stream to queue of this name has ended: another is wanted.
+    fn lost(&mut self, stream: u64, loss: Loss);
 }
 
 /// The end of one attempt.
@@ -95,8 +98,8 @@ pub struct Times {
 /// What the starter of the process says while it runs.
 #[derive(Debug)]
 pub enum Order {
-    /// A stream to the queue process; replaces the former one.
-    Queue(UnixStream),
+    /// A stream to the queue process, and its name; replaces the former one.
+    Queue(u64, UnixStream),
     /// Take nothing new, end what is under way, end.
     Drain,
 }

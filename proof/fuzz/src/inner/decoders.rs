@@ -2,7 +2,7 @@
 //!
 //! Must never let a few bytes take much memory, nor an answer become a promise that was not asked for.
 
-use super::frames::{FromReceiver, FromSender, frame as forge};
+use super::frames::{FromReceiver, frame as forge, greeting};
 use crate::input::{Input, pieces};
 use crate::memory;
 use bytes::{Bytes, BytesMut};
@@ -136,8 +136,7 @@ pub fn send(data: &[u8]) {
     let bytes = input.rest();
     let mut end = send::QueueEnd::new(1);
     if flags & 1 != 0 {
-        let hello = FromSender::Hello { build: 1, life: 2, capacity: 3, under_way: vec![] };
-        end.handle(&mut BytesMut::from(&forge(&hello, b"")[..])).expect("it is one");
+        end.handle(&mut BytesMut::from(&greeting(1, 2, 3, vec![])[..])).expect("it is one");
     }
     memory::within(bound(bytes.len()), || {
         let _ = end.handle(&mut BytesMut::from(bytes));
@@ -176,7 +175,7 @@ pub fn admin(data: &[u8]) {
     let rest = input.rest();
     let bytes = match flags & 1 {
         0 => rest.to_vec(),
-        _ => frame::encode(&link::admin::ADMIN_VERSION, rest).to_vec(),
+        _ => frame::encode(&link::admin::ADMIN_VERSION, rest).expect("it is short").to_vec(),
     };
     let requests = |cuts: &[u8]| decoded(&bytes, cuts, link::admin::decode_request);
     let answers = |cuts: &[u8]| decoded(&bytes, cuts, link::admin::decode_answer);

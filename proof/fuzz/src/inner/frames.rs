@@ -23,14 +23,24 @@ pub enum FromReceiver {
 #[derive(Serialize)]
 #[allow(missing_docs)] // as in `link::send`
 pub enum FromSender {
-    Hello { build: u64, life: u64, capacity: u32, under_way: Vec<UnderWay> },
+    Hello { build: u64, life: u64, capacity: u32 },
+    UnderWay(UnderWay),
+    AllTold,
     Result(Result),
     Fetch { attempt: u64, message: MessageId, offset: u64, bytes: u32 },
 }
 
 /// One frame.
 pub fn frame<T: Serialize>(message: &T, tail: &[u8]) -> Bytes {
-    frame::encode(message, tail)
+    frame::encode(message, tail).expect("what is forged is short")
+}
+
+/// The greeting of a sending process.
+pub fn greeting(build: u64, life: u64, capacity: u32, under_way: Vec<UnderWay>) -> Bytes {
+    let hello = frame(&FromSender::Hello { build, life, capacity }, b"");
+    let told = under_way.into_iter().map(|one| frame(&FromSender::UnderWay(one), b""));
+    let told: Vec<u8> = told.flatten().collect();
+    [&hello[..], &told, &frame(&FromSender::AllTold, b"")].concat().into()
 }
 
 #[cfg(test)]
@@ -64,7 +74,8 @@ mod tests {
         real.connected();
         real.fetch(5, MessageId(6), 7, 8);
         let forged = [
-            frame(&FromSender::Hello { build: 1, life: 2, capacity: 3, under_way: vec![] }, b""),
+            frame(&FromSender::Hello { build: 1, life: 2, capacity: 3 }, b""),
+            frame(&FromSender::AllTold, b""),
             frame(
                 &FromSender::Fetch { attempt: 5, message: MessageId(6), offset: 7, bytes: 8 },
                 b"",

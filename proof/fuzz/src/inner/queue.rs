@@ -2,7 +2,7 @@
 //!
 //! Must never let a promise pass that the disk does not hold.
 
-use super::frames::{FromReceiver, FromSender, frame};
+use super::frames::{FromReceiver, FromSender, frame, greeting};
 use crate::disk::files::{envelope, settings};
 use crate::disk::open::now;
 use crate::input::Input;
@@ -169,8 +169,7 @@ impl Machine {
     fn hear_sender(&mut self, bytes: &[u8]) -> BytesMut {
         if self.queue.sender_input(SEND, &mut BytesMut::from(bytes), self.now).is_err() {
             self.queue.sender_connected(SEND, self.now);
-            let hello = FromSender::Hello { build: BUILD, life: 1, capacity: 4, under_way: vec![] };
-            let mut hello = BytesMut::from(&frame(&hello, b"")[..]);
+            let mut hello = BytesMut::from(&greeting(BUILD, 1, 4, vec![])[..]);
             let greeted = self.queue.sender_input(SEND, &mut hello, self.now);
             assert!(greeted.is_ok(), "a greeting is heard");
         }
@@ -315,11 +314,10 @@ fn sender_run(data: &[u8]) {
     let mut machine = Machine::new();
     machine.queue.sender_connected(SEND, machine.now);
     let capacity = if input.byte() & 1 != 0 { 4 } else { u32::MAX };
-    let hello = FromSender::Hello { build: BUILD, life: 1, capacity, under_way: vec![] };
     // What an honest one would know: the attempts that it was given.
     let mut knows = SenderEnd::new(BUILD, 1, capacity);
-    let mut open: Vec<(u64, MessageId, Vec<u32>)> = Vec::new();
-    let mut heard = machine.hear_sender(&frame(&hello, b""));
+    let mut open: Vec<Open> = Vec::new();
+    let mut heard = machine.hear_sender(&greeting(BUILD, 1, capacity, vec![]));
     loop {
         learn(&mut knows, &mut heard, &mut open);
         if input.is_over() {
@@ -346,8 +344,7 @@ fn sender_run(data: &[u8]) {
                 let under_way = under_way(&mut input, &open);
                 knows = SenderEnd::new(BUILD, 1, capacity);
                 open.clear();
-                let hello = FromSender::Hello { build: BUILD, life: 1, capacity, under_way };
-                machine.hear_sender(&frame(&hello, b""))
+                machine.hear_sender(&greeting(BUILD, 1, capacity, under_way))
             }
             6 => {
                 let message = MessageId(input.number());
@@ -355,7 +352,7 @@ fn sender_run(data: &[u8]) {
                 machine.hear_sender(b"")
             }
             7 => {
-                let (attempt, message, _) = pick(&mut input, &open);
+                let Open { attempt, message, .. } = pick(&mut input, &open);
                 let (offset, bytes) = (input.number(), input.u32());
                 machine.hear_sender(&frame(
                     &FromSender::Fetch { attempt, message, offset, bytes },
@@ -372,36 +369,56 @@ fn sender_run(data: &[u8]) {
     machine.finish();
 }
 
+/// An attempt that was handed out.
+#[derive(Clone)]
+struct Open {
+    attempt: u64,
+    seal: u64,
+    message: MessageId,
+    recipients: Vec<u32>,
+}
+
 /// Remembers the attempts that were handed out.
-fn learn(knows: &mut SenderEnd, heard: &mut BytesMut, open: &mut Vec<(u64, MessageId, Vec<u32>)>) {
+fn learn(knows: &mut SenderEnd, heard: &mut BytesMut, open: &mut Vec<Open>) {
     if knows.handle(heard).is_err() {
         heard.clear();
     }
     while let Some(event) = knows.poll() {
         if let SenderEvent::Attempt { attempt, .. } = event {
             let recipients = attempt.recipients.iter().map(|(index, _)| *index).collect();
-            open.push((attempt.attempt, attempt.message, recipients));
+            let link::send::Attempt { attempt, seal, message, .. } = *attempt;
+            open.push(Open { attempt, seal, message, recipients });
         }
     }
 }
 
 /// One of the attempts that are open, or numbers of the input's.
-fn pick(input: &mut Input<'_>, open: &[(u64, MessageId, Vec<u32>)]) -> (u64, MessageId, Vec<u32>) {
+fn pick(input: &mut Input<'_>, open: &[Open]) -> Open {
     let which = usize::from(input.byte());
     match open.get(which % (open.len() + 2)) {
         Some(found) => found.clone(),
-        None => (input.number(), MessageId(input.number()), vec![input.number() as u32]),
+        None => Open {
+            attempt: input.number(),
+            seal: input.number(),
+            message: MessageId(input.number()),
+            recipients: vec![input.number() as u32],
+        },
     }
 }
 
-fn under_way(input: &mut Input<'_>, open: &[(u64, MessageId, Vec<u32>)]) -> Vec<UnderWay> {
-    let one = |(attempt, message, recipients)| UnderWay { attempt, message, recipients };
+fn under_way(input: &mut Input<'_>, open: &[Open]) -> Vec<UnderWay> {
+    let one = |Open { attempt, seal, message, recipients }| UnderWay {
+        attempt,
+        seal,
+        message,
+        recipients,
+    };
     (0..input.byte() % 4).map(|_| one(pick(input, open))).collect()
 }
 
-fn result(input: &mut Input<'_>, open: &[(u64, MessageId, Vec<u32>)]) -> Result {
+fn result(input: &mut Input<'_>, open: &[Open]) -> Result {
     let flags = input.byte();
-    let (attempt, mut message, mut recipients) = pick(input, open);
+    let Open { attempt, mut message, mut recipients, .. } = pick(input, open);
     if flags & 1 != 0 {
         message = MessageId(input.number());
     }

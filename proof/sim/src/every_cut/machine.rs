@@ -79,6 +79,9 @@ enum Say {
     Refuse,
 }
 
+/// Master's key, the same for each life of queue.
+const SEAL_KEY: [u64; 2] = [7, 8];
+
 impl Machine {
     /// Starts on an empty disk.
     pub fn start(
@@ -108,7 +111,8 @@ impl Machine {
         let now = clock.now();
         let Recovered { spool, scheduler, .. } = found;
         let queue = settings.queue.clone();
-        let queue = Queue::new(BUILD, OWN_ORIGIN + life, queue, spool, scheduler, 1, now);
+        let queue = Queue::new(BUILD, OWN_ORIGIN + life, queue, spool, scheduler, 1, now)
+            .sealed_with(SEAL_KEY);
         let mut machine = Machine {
             tap,
             clock,
@@ -163,7 +167,8 @@ impl Machine {
         self.ledger.restarted(&found);
         let Recovered { spool, scheduler, .. } = found;
         let queue = self.settings.queue.clone();
-        self.queue = Queue::new(BUILD, OWN_ORIGIN + self.life, queue, spool, scheduler, 1, now);
+        self.queue = Queue::new(BUILD, OWN_ORIGIN + self.life, queue, spool, scheduler, 1, now)
+            .sealed_with(SEAL_KEY);
         self.connect();
         self.exchange()
     }

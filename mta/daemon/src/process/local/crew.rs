@@ -145,7 +145,7 @@ impl Shared {
             for group in batch.chunk_by(|one, other| Arc::ptr_eq(&one.message, &other.message)) {
                 self.say_group(stream, group).await?;
             }
-            let go = frame::encode(&ToWorker::Go(self.hostname.clone()), &[]);
+            let go = encode(&ToWorker::Go(self.hostname.clone()), &[])?;
             write(stream, &mut VecDeque::from([go])).await?;
             answer(stream).await
         };
@@ -161,22 +161,26 @@ impl Shared {
     /// A message, and the places it goes to.
     async fn say_group(&self, stream: &mut Stream, group: &[Item]) -> io::Result<()> {
         let message = &group[0].message;
-        let begin = frame::encode(&ToWorker::Message(message.sender().clone()), &[]);
+        let begin = encode(&ToWorker::Message(message.sender().clone()), &[])?;
         let mut output = VecDeque::from([begin]);
         let mut at = 0;
         while let Some(piece) = message.piece_at(at)? {
             at += piece.len() as u64;
-            output.push_back(frame::encode(&ToWorker::Piece, &piece));
+            output.push_back(encode(&ToWorker::Piece, &piece)?);
             write(stream, &mut output).await?;
         }
         for item in group {
             if let Place::Worker(place) = &item.place {
                 let deliver = ToWorker::Deliver(item.recipient.clone(), place.clone());
-                output.push_back(frame::encode(&deliver, &[]));
+                output.push_back(encode(&deliver, &[])?);
             }
         }
         write(stream, &mut output).await
     }
+}
+
+fn encode(message: &ToWorker, tail: &[u8]) -> io::Result<Bytes> {
+    frame::encode(message, tail).map_err(io::Error::other)
 }
 
 async fn write(stream: &mut Stream, output: &mut VecDeque<Bytes>) -> io::Result<()> {

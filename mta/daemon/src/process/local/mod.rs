@@ -29,11 +29,11 @@ mod worker;
 
 use crate::io::BUILD;
 use crate::io::control::Control;
-use crate::io::stream::Stream;
+use crate::io::stream::{Stream, loss};
 use crate::jail::{self, Privilege, Profile, Root};
 use crate::log::{Log, Verb};
 use crate::mailbox::{Alarm, Delivery, Fault, LOCK_WAIT_MAX, Message, Scene, deliver_batch};
-use crate::process::child::{Orders, Start, runtime};
+use crate::process::child::{Orders, Peer, Start, runtime};
 use crate::process::wiring;
 use crate::settings::Deliver;
 use crew::{Crew, Done};
@@ -112,7 +112,7 @@ fn start_forks(wanted: &Wanted, privilege: &Privilege) -> io::Result<Option<Fork
 /// In the jail.
 fn begin(
     control: Control,
-    peers: Vec<(Role, u16, OwnedFd)>,
+    peers: Vec<Peer>,
     targets: Targets,
     forks: Option<Forks>,
     log: Log,
@@ -125,8 +125,8 @@ fn begin(
     runtime.run(async move {
         let crew = forks.map(|forks| Crew::new(forks, hostname, done));
         let mut local = Local::new(control, targets, own, crew, log)?;
-        for (role, _, stream) in peers {
-            local.peer(role, stream)?;
+        for Peer { stream, fd, .. } in peers {
+            local.peer(stream, fd)?;
         }
         local.orders.say(&ToMaster::Ready)?;
         let ended = local.serve(results).await;
@@ -172,7 +172,8 @@ impl Item {
 struct Local {
     orders: Orders,
     end: SenderEnd,
-    queue: Option<Stream>,
+    /// With its name.
+    queue: Option<(u64, Stream)>,
     targets: Targets,
     fetches: Fetches,
     gather: Gather,
@@ -198,7 +199,7 @@ impl Local {
         log: Log,
     ) -> io::Result<Local> {
         Ok(Local {
-            orders: Orders::new(control)?,
+            orders: Orders::new(control, Role::Local)?,
             end: SenderEnd::new(BUILD, rand::random(), ATTEMPTS_MAX),
             queue: None,
             fetches: Fetches::new(targets.stage()?),
@@ -245,7 +246,7 @@ impl Local {
     ) -> io::Result<Step> {
         let ready = async {
             match &self.queue {
-                Some(queue) => queue.ready(writing).await,
+                Some((_, queue)) => queue.ready(writing).await,
                 None => std::future::pending().await,
             }
         };
@@ -265,7 +266,7 @@ impl Local {
 
     fn order(&mut self, order: FromMaster, fd: Option<OwnedFd>) -> io::Result<()> {
         match (order, fd) {
-            (FromMaster::Peer { role, .. }, Some(fd)) => self.peer(role, fd),
+            (FromMaster::Peer { stream, .. }, Some(fd)) => self.peer(stream, fd),
             (FromMaster::Drain, None) => {
                 self.draining = true;
                 Ok(())
@@ -284,30 +285,36 @@ impl Local {
         self.orders.say(&ToMaster::Reloaded)
     }
 
-    fn peer(&mut self, role: Role, fd: OwnedFd) -> io::Result<()> {
-        if role != Role::Queue {
-            return Err(io::Error::other("local has no such peer"));
-        }
-        self.queue = Some(Stream::new(fd)?);
+    fn peer(&mut self, stream: u64, fd: OwnedFd) -> io::Result<()> {
+        self.queue = Some((stream, Stream::new(fd)?));
         self.end.connected();
         self.fetches.ask_again(&mut self.end);
         Ok(())
     }
 
-    /// Writes what there is; whether all is gone. A queue process that has died is replaced by master.
+    /// Writes what there is; whether all is gone.
     fn write(&mut self) -> bool {
-        let Some(queue) = &mut self.queue else { return true };
+        let Some((_, queue)) = &mut self.queue else { return true };
         match queue.write(self.end.output()) {
             Ok(gone) => gone,
-            Err(_) => {
-                self.queue = None;
+            Err(error) => {
+                self.lost(&error);
                 true
             }
         }
     }
 
+    /// The stream is over: master makes another, or starts a queue process that has died.
+    fn lost(&mut self, error: &io::Error) {
+        let Some((stream, _)) = self.queue.take() else { return };
+        if error.kind() != io::ErrorKind::UnexpectedEof {
+            self.log.warn(&format!("conversation with queue ended: {error}"));
+        }
+        self.orders.say_lost(Role::Queue, 0, stream, loss(error));
+    }
+
     fn read(&mut self, ready: io::Result<()>) {
-        let Some(queue) = &mut self.queue else { return };
+        let Some((_, queue)) = &mut self.queue else { return };
         let read = ready.and_then(|()| match queue.read()? {
             Some(input) => self.end.handle(input).map_err(io::Error::other),
             None => Ok(()),
@@ -315,8 +322,8 @@ impl Local {
         while let Some(event) = self.end.poll() {
             self.event(event);
         }
-        if read.is_err() {
-            self.queue = None;
+        if let Err(error) = read {
+            self.lost(&error);
         }
     }
 

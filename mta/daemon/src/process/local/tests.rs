@@ -55,13 +55,11 @@ impl Queue {
         let forks = start_forks(&wanted, &privilege).unwrap();
         let targets = Targets::open(wanted, owner(&privilege)).unwrap();
         let (ours, theirs) = stream_pair().unwrap();
-        let peers = vec![(Role::Queue, 0, theirs)];
+        let peers = vec![Peer { role: Role::Queue, instance: 0, stream: 1, fd: theirs }];
         let process = std::thread::spawn(|| begin(control, peers, targets, forks, log));
         let mut queue = Queue::around(ours, master);
         queue.process = Some(process);
-        assert!(
-            matches!(queue.event(), QueueEvent::Hello { under_way, .. } if under_way.is_empty())
-        );
+        assert!(queue.told().is_empty());
         queue
     }
 
@@ -87,6 +85,7 @@ impl Queue {
         };
         let attempt = Attempt {
             attempt: number,
+            seal: 0,
             message: MessageId(number),
             hop: NextHop::Local,
             connections_max: 1,
@@ -107,8 +106,21 @@ impl Queue {
         if !inline {
             self.bodies.insert(number, body.to_vec());
         }
-        self.end.attempt(attempt, inline.then_some(body));
+        self.end.attempt(attempt, inline.then_some(body)).unwrap();
         self.write();
+    }
+
+    /// What it says at the beginning of a stream to be under way, the latest first.
+    fn told(&mut self) -> Vec<u64> {
+        assert!(matches!(self.event(), QueueEvent::Hello { .. }));
+        let mut told = Vec::new();
+        loop {
+            match self.event() {
+                QueueEvent::UnderWay(one) => told.push(one.attempt),
+                QueueEvent::AllTold => return told,
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     fn event(&mut self) -> QueueEvent {
@@ -140,7 +152,7 @@ impl Queue {
                     self.end.chunk(attempt, offset, &chunk);
                     self.write();
                 }
-                QueueEvent::Hello { .. } => panic!("a second hello"),
+                other => panic!("{other:?}"),
             }
         }
     }
@@ -239,13 +251,12 @@ fn d182_a_new_queue_process_hears_what_the_former_one_did_not_record() {
     queue.attempt(2, &["a@l.test"], &body);
     assert!(matches!(queue.event(), QueueEvent::Fetch { offset: 0, .. }));
     let (ours, theirs) = stream_pair().unwrap();
-    let peer = FromMaster::Peer { role: Role::Queue, instance: 0 };
+    let peer = FromMaster::Peer { role: Role::Queue, instance: 0, stream: 2 };
     queue.master.send(&peer, Some(theirs.as_fd())).unwrap();
     drop(theirs);
     let Queue { master, process, bodies, .. } = queue;
     let mut queue = Queue { process, bodies, ..Queue::around(ours, master) };
-    let QueueEvent::Hello { under_way, .. } = queue.event() else { panic!() };
-    assert_eq!(under_way.iter().map(|u| u.attempt).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(queue.told(), [2, 1]);
     assert_eq!(queue.result().attempt, 1);
     assert_eq!(queue.result().attempt, 2);
     assert_eq!(texts(&dir.path().join("mail/a")).len(), 2);
@@ -505,11 +516,11 @@ fn jailed_process() {
         std::io::stderr().as_fd().try_clone_to_owned().unwrap().into()
     });
     jail.seal().unwrap();
-    let peers = vec![(Role::Queue, 0, theirs)];
+    let peers = vec![Peer { role: Role::Queue, instance: 0, stream: 1, fd: theirs }];
     let local = std::thread::spawn(move || begin(control, peers, targets, None, log.unwrap()));
     let mut queue = Queue::around(ours, master);
     queue.process = Some(local);
-    assert!(matches!(queue.event(), QueueEvent::Hello { .. }));
+    assert!(queue.told().is_empty());
     for number in 1..=50 {
         queue.attempt(number, &["a@l.test", "b@l.test"], b"Subject: x\r\n\r\nFrom y\r\n");
     }

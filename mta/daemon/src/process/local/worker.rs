@@ -63,7 +63,8 @@ pub fn run(stream: OwnedFd, mail_group: Option<u32>) -> io::Result<()> {
     loop {
         while let Some((message, tail)) = frame::decode(&mut input).map_err(io::Error::other)? {
             if let Some(answer) = worker.accept(message, &tail) {
-                stream.write_all(&frame::encode(&answer, &[]))?;
+                let frame = frame::encode(&answer, &[]).map_err(io::Error::other)?;
+                stream.write_all(&frame)?;
             }
         }
         let filled = input.len();

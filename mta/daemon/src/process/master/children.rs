@@ -1,15 +1,17 @@
 //! The children: started, wired to each other, watched, started again with back-off.
 //!
-//! Must never read anything from a child but `ToMaster`.
+//! Must never read anything from a child but `ToMaster`, nor more of one child than of the others.
 
 use crate::io::control::{Control, Received, stream_pair};
 use crate::process::child::CONTROL_FD;
 use link::control::{FromMaster, Purpose, Role, ToMaster};
-use std::io::Result;
+use link::streams::{Due, Peer, Streams};
+use std::io::{ErrorKind, Result};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
+use world::{Chance as _, Clock as _};
 
 /// First wait before a child is started again; doubles with each death in a row.
 const RESTART_WAIT_FIRST: Duration = Duration::from_millis(50);
@@ -62,6 +64,8 @@ pub struct Life {
     pub ready: Option<Instant>,
     /// It has been told of new settings and has not said that it took them.
     pub reloading: bool,
+    /// It has said what it must not: it is being ended, and not heard any more.
+    disowned: bool,
 }
 
 /// All of them.
@@ -69,6 +73,20 @@ pub struct Life {
 pub struct Children {
     /// In the order in which they are started.
     pub slots: Vec<Slot>,
+    /// Between queue and each of the others.
+    streams: Streams,
+    /// What queue seals attempts with: drawn once, so that a queue process knows what a former one
+    /// gave out.
+    seal_key: [u64; 2],
+}
+
+/// What a child has said.
+#[derive(Debug)]
+pub enum Heard {
+    /// A message, not judged yet.
+    Message(ToMaster),
+    /// Something that is no message.
+    Garbage,
 }
 
 /// A child died.
@@ -128,7 +146,8 @@ impl Children {
                 restarts: 0,
             })
             .collect();
-        Children { slots }
+        let (mut chance, streams) = (world::real::Chance, Streams::default());
+        Children { slots, streams, seal_key: [chance.u64(), chance.u64()] }
     }
 
     /// Starts the child of this slot and wires it to the peers that live.
@@ -136,7 +155,8 @@ impl Children {
         let (role, instance) = (self.slots[at].role, self.slots[at].instance);
         let control = spawn(role).map(|(process, control)| {
             let started = Instant::now();
-            let life = Life { process, started, control, ready: None, reloading: false };
+            let life =
+                Life { process, started, control, ready: None, reloading: false, disowned: false };
             let slot = &mut self.slots[at];
             slot.restart_at = None;
             slot.life.insert(life).control.as_fd().try_clone_to_owned()
@@ -150,23 +170,77 @@ impl Children {
         for peer in peers {
             let Some(life) = &peer.life else { continue };
             let (ours, theirs) = stream_pair()?;
-            let to_ours = FromMaster::Peer { role: peer.role, instance: peer.instance };
+            let other = (peer.role, peer.instance);
+            let of_queue = if role == Role::Queue { other } else { (role, instance) };
+            let stream = self.streams.made(of_queue, now());
+            let to_ours = FromMaster::Peer { role: other.0, instance: other.1, stream };
             control.send(&to_ours, Some(ours.as_fd()))?;
             // A peer that dies now is started and wired again by its own death.
-            let _ = life.control.send(&FromMaster::Peer { role, instance }, Some(theirs.as_fd()));
+            let to_theirs = FromMaster::Peer { role, instance, stream };
+            let _ = life.control.send(&to_theirs, Some(theirs.as_fd()));
         }
         self.tell_who_lives(at, &control)?;
         control.send(&FromMaster::Begin, None)
     }
 
+    /// A child has said that a stream of its own is over.
+    pub fn stream_lost(&mut self, at: usize, message: &ToMaster) {
+        let ToMaster::StreamLost { role, instance, stream, loss } = *message else { return };
+        let speaker = (self.slots[at].role, self.slots[at].instance);
+        let peer = if speaker == QUEUE { (role, instance) } else { speaker };
+        self.streams.lost(peer, stream, loss, now());
+    }
+
+    /// The next lost stream to be begun again, or process to be started again for it.
+    pub fn stream_due(&mut self) -> Option<Due> {
+        self.streams.poll(now())
+    }
+
+    /// How long until then.
+    pub fn stream_wait(&self) -> Option<Duration> {
+        self.streams.next_wakeup().map(|at| at.since(now()))
+    }
+
+    /// Gives queue and this peer a new stream; `false`: one of them does not live, and its start
+    /// makes the stream.
+    pub fn renew(&mut self, peer: Peer, renewed: &FromMaster) -> Result<bool> {
+        let life = |wanted: Peer| {
+            let slot = self.slots.iter().find(|slot| (slot.role, slot.instance) == wanted);
+            slot.and_then(|slot| slot.life.as_ref()).filter(|life| !life.disowned)
+        };
+        let (Some(queue), Some(other)) = (life(QUEUE), life(peer)) else { return Ok(false) };
+        let (ours, theirs) = stream_pair()?;
+        let stream = self.streams.made(peer, now());
+        let to_queue = FromMaster::Peer { role: peer.0, instance: peer.1, stream };
+        let to_peer = FromMaster::Peer { role: QUEUE.0, instance: QUEUE.1, stream };
+        let sent = queue.control.send(renewed, None).is_ok()
+            && queue.control.send(&to_queue, Some(ours.as_fd())).is_ok()
+            && other.control.send(&to_peer, Some(theirs.as_fd())).is_ok();
+        Ok(sent)
+    }
+
+    /// Ends a child that is to be started again, and hears nothing more of it.
+    pub fn disown(&mut self, at: usize) {
+        if let Some(life) = &mut self.slots[at].life {
+            life.disowned = true;
+            let _ = life.process.kill();
+        }
+    }
+
+    /// The place of this process.
+    pub fn place_of(&self, peer: Peer) -> Option<usize> {
+        self.slots.iter().position(|slot| (slot.role, slot.instance) == peer)
+    }
+
     /// Queue answers for all of us: it hears of everybody when it starts, then of each that does.
     fn tell_who_lives(&self, at: usize, control: &Control) -> Result<()> {
         if self.slots[at].role == Role::Queue {
-            return self
-                .slots
-                .iter()
-                .filter_map(Slot::lives)
-                .try_for_each(|it| control.send(&it, None));
+            control.send(&FromMaster::SealKey { key: self.seal_key }, None)?;
+            let renewed = self.streams.renewals().map(|((role, instance), renewals, loss)| {
+                FromMaster::Renewed { role, instance, renewals, loss }
+            });
+            let lives = self.slots.iter().filter_map(Slot::lives);
+            return lives.chain(renewed).try_for_each(|it| control.send(&it, None));
         }
         if let Some(lives) = self.slots[at].lives() {
             self.tell(&[Role::Queue], &lives, None);
@@ -193,6 +267,12 @@ impl Children {
         slot.restart_at = Some(now + restart_in);
         slot.restarts = slot.restarts.saturating_add(1);
         let (role, instance, pid) = (slot.role, slot.instance, life.process.id());
+        for slot in &self.slots {
+            let peer = (slot.role, slot.instance);
+            if peer == (role, instance) || role == Role::Queue {
+                self.streams.gone(peer);
+            }
+        }
         Some(Death { role, instance, pid, status, restart_in })
     }
 
@@ -246,17 +326,28 @@ impl Children {
     }
 
     /// Reads what the child of this slot has said.
-    pub fn hear(&mut self, at: usize) -> Option<ToMaster> {
-        match self.slots[at].life.as_ref()?.control.receive::<ToMaster>() {
-            Ok(Received::Message(message, _)) => Some(message),
+    pub fn hear(&mut self, at: usize) -> Option<Heard> {
+        let life = self.slots[at].life.as_ref().filter(|life| !life.disowned)?;
+        match life.control.receive::<ToMaster>() {
+            Ok(Received::Message(message, _)) => Some(Heard::Message(message)),
+            Err(error) if error.kind() == ErrorKind::InvalidData => Some(Heard::Garbage),
             _ => None,
         }
+    }
+
+    /// Whether the child of this slot has said that it is ready.
+    pub fn is_ready(&self, at: usize) -> bool {
+        self.slots[at].life.as_ref().is_some_and(|life| life.ready.is_some())
     }
 
     /// Everyone has said that it is ready.
     pub fn all_ready(&self) -> bool {
         self.slots.iter().all(|slot| slot.life.as_ref().is_some_and(|life| life.ready.is_some()))
     }
+}
+
+fn now() -> mail::Instant {
+    world::real::Clock.now().monotonic
 }
 
 fn supply(control: &Control, role: Role, supplies: &Supplies) -> Result<()> {

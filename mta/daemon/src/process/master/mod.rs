@@ -1,6 +1,8 @@
 //! Master: binds the ports, keeps the settings, starts, watches and restarts the others.
 //!
-//! Must never parse anything: neither mail nor the settings file nor what a child relays of it.
+//! Must never parse anything: neither mail nor the settings file nor what a child relays of it. Must
+//! never do what a child asks for that is not its to ask ([`ToMaster::is_of`]): such a child is
+//! started again.
 
 mod children;
 mod inherited;
@@ -10,8 +12,9 @@ mod prepare;
 mod signals;
 
 use crate::log::Log;
-use children::{Children, Supplies};
+use children::{Children, Heard, Supplies};
 use link::control::{FromMaster, Role, ToMaster};
+use link::streams::Due;
 use prepare::Prepared;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signals::Signals;
@@ -32,6 +35,8 @@ const IDLE_WAIT: Duration = Duration::from_secs(1);
 /// The next reload waits for the children to have taken over the last one, but no longer: signals
 /// that come faster than settings can be read must not fill the sockets to the children.
 const RELOAD_WAIT: Duration = Duration::from_secs(2);
+/// Messages of one child that are heard before the next child's turn.
+const HEARD_MAX: usize = 64;
 
 /// Whether a listener's group is known: what `posthaste check` can see of a port.
 pub fn check_socket(listen: &crate::settings::Listen) -> Result<(), impl std::error::Error> {
@@ -114,6 +119,7 @@ impl Master {
             self.hear_signals();
             self.hear_children();
             self.bury();
+            self.renew_streams();
             self.reload();
             self.restart();
             if !self.drain() {
@@ -134,7 +140,8 @@ impl Master {
     /// Until a signal, a child's word, a restart that is due, or the end of patience.
     fn wait(&self) {
         let now = Instant::now();
-        let by = [self.children.next_restart(), self.draining.map(|(_, by)| by)];
+        let stream = self.children.stream_wait().map(|wait| now + wait);
+        let by = [self.children.next_restart(), self.draining.map(|(_, by)| by), stream];
         let wait = by.into_iter().flatten().map(|by| by.saturating_duration_since(now)).min();
         let wait = wait.unwrap_or(IDLE_WAIT).min(IDLE_WAIT);
         let lives = self.children.slots.iter().filter_map(|slot| slot.life.as_ref());
@@ -179,8 +186,62 @@ impl Master {
 
     fn hear_children(&mut self) {
         for at in 0..self.children.slots.len() {
-            while let Some(message) = self.children.hear(at) {
-                self.heard(at, message);
+            self.hear(at, HEARD_MAX);
+        }
+    }
+
+    fn hear(&mut self, at: usize, messages_max: usize) {
+        for _ in 0..messages_max {
+            let ready = self.children.is_ready(at);
+            match self.children.hear(at) {
+                Some(Heard::Message(message))
+                    if message.is_of(self.children.slots[at].role, ready) =>
+                {
+                    self.heard(at, message);
+                }
+                Some(Heard::Message(message)) => self.disown(at, &format!("said {message:?}")),
+                Some(Heard::Garbage) => self.disown(at, "said what is no message"),
+                None => return,
+            }
+        }
+    }
+
+    /// Ends a child that may have been taken over; it is started again like one that died.
+    fn disown(&mut self, at: usize, why: &str) {
+        let slot = &self.children.slots[at];
+        let name = slot.role.name();
+        let text = format!("{name} {} {why}: it is ended and started again", slot.instance);
+        self.log.error(&text);
+        self.children.disown(at);
+    }
+
+    /// Begins lost streams again. A restart of a process does it, too, and comes first.
+    fn renew_streams(&mut self) {
+        if self.draining.is_some() {
+            return;
+        }
+        while let Some(due) = self.children.stream_due() {
+            match due {
+                Due::Renew { peer, renewals, loss } => {
+                    let (role, instance) = peer;
+                    let renewed = FromMaster::Renewed { role, instance, renewals, loss };
+                    let name = role.name();
+                    match self.children.renew(peer, &renewed) {
+                        Ok(true) => self.log.warn(&format!(
+                            "the stream between queue and {name} {instance} was lost ({loss}) and \
+                             begun again, {renewals} times so far"
+                        )),
+                        Ok(false) => {}
+                        Err(error) => self.log.error(&format!(
+                            "no stream between queue and {name} {instance}: {error}"
+                        )),
+                    }
+                }
+                Due::Restart { peer, loss } => {
+                    if let Some(at) = self.children.place_of(peer) {
+                        self.disown(at, &format!("ended its stream to queue ({loss})"));
+                    }
+                }
             }
         }
     }
@@ -205,6 +266,7 @@ impl Master {
                     life.reloading = false;
                 }
             }
+            lost @ ToMaster::StreamLost { .. } => self.children.stream_lost(at, &lost),
             ToMaster::Fatal { text } => {
                 self.fatal.get_or_insert(text);
                 self.begin_drain();
@@ -227,9 +289,7 @@ impl Master {
     /// What a child said last counts: why a restart cannot help, for one.
     fn bury(&mut self) {
         while let Some(at) = self.children.ended() {
-            while let Some(message) = self.children.hear(at) {
-                self.heard(at, message);
-            }
+            self.hear(at, usize::MAX);
             let death = self.children.bury(at, Instant::now());
             if let Some(death) = death.filter(|_| self.draining.is_none()) {
                 self.log.warn(&death.to_string());

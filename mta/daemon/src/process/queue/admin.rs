@@ -3,8 +3,8 @@
 //! Must never serve anyone whom the permissions of the socket keep out.
 
 use super::Shared;
-use bytes::BytesMut;
-use link::admin::{self, Answer, Request, Status};
+use bytes::{Bytes, BytesMut};
+use link::admin::{self, Answer, ROWS_MAX, Request, Status};
 use link::control::Role;
 use mail::MessageId;
 use scheduler::Order;
@@ -81,11 +81,7 @@ async fn attend(shared: &Shared, mut guest: UnixStream, places: &Semaphore) -> R
     loop {
         match admin::decode_request(&mut input) {
             Ok(Some(request)) => {
-                let answer = answer(shared, request).await;
-                let frame = admin::encode(&answer).unwrap_or_else(|error| {
-                    let refused = Answer::Refused(format!("the answer cannot be sent: {error}"));
-                    admin::encode(&refused).expect("a short text makes a short frame")
-                });
+                let frame = answer_frame(shared, request).await;
                 within_patience(guest.write_all(&frame)).await?;
             }
             Ok(None) => {
@@ -101,6 +97,26 @@ async fn attend(shared: &Shared, mut guest: UnixStream, places: &Semaphore) -> R
                 let refused = Answer::Refused(error.to_string());
                 let frame = admin::encode(&refused).expect("a short text makes a short frame");
                 return within_patience(guest.write_all(&frame)).await;
+            }
+        }
+    }
+}
+
+/// The answer as a frame. A page of rows that is too long for one is made again with half of the
+/// rows: one row always fits.
+async fn answer_frame(shared: &Shared, mut request: Request) -> Bytes {
+    loop {
+        let error = match admin::encode(&answer(shared, request.clone()).await) {
+            Ok(frame) => return frame,
+            Err(error) => error,
+        };
+        match &mut request {
+            Request::List { rows_max, .. } if *rows_max > 1 => {
+                *rows_max = (*rows_max).min(ROWS_MAX) / 2;
+            }
+            _ => {
+                let refused = Answer::Refused(format!("the answer cannot be sent: {error}"));
+                return admin::encode(&refused).expect("a short text makes a short frame");
             }
         }
     }
@@ -196,5 +212,6 @@ fn status(shared: &Shared) -> Status {
         ours.counters = counters;
     }
     let troubles = shared.health.troubles(&usage, now.monotonic);
-    Status { version: env!("CARGO_PKG_VERSION").into(), troubles, processes }
+    let streams = shared.health.streams();
+    Status { version: env!("CARGO_PKG_VERSION").into(), troubles, processes, streams }
 }

@@ -4,6 +4,7 @@
 
 use link::admin;
 use link::control::{FromMaster, Role};
+use link::streams::{Loss, Peer, Presence};
 use mail::Instant;
 use spool::{Class, Io, IoDone};
 use std::cell::RefCell;
@@ -19,6 +20,14 @@ pub struct Health {
     /// What clients wait for: since when the disk has been asked, by the number of the I/O.
     asked: RefCell<BTreeMap<u64, Instant>>,
     lives: RefCell<BTreeMap<(Role, u16), Life>>,
+    streams: RefCell<BTreeMap<Peer, Stream>>,
+}
+
+/// A stream that there is, or that there should be.
+struct Stream {
+    presence: Presence,
+    renewals: u32,
+    loss: Option<Loss>,
 }
 
 struct Life {
@@ -47,6 +56,48 @@ impl Health {
             let life = Life { pid, restarts, since: now, up_seconds };
             self.lives.borrow_mut().insert((role, instance), life);
         }
+        if let FromMaster::Renewed { role, instance, renewals, loss } = *told {
+            self.with_stream((role, instance), now, |stream| {
+                (stream.renewals, stream.loss) = (renewals, Some(loss));
+            });
+        }
+    }
+
+    /// There should be a stream to this process.
+    pub fn expect(&self, peer: Peer, now: Instant) {
+        self.with_stream(peer, now, |_| {});
+    }
+
+    /// There is a stream to this process, or there is none any more.
+    pub fn stream(&self, peer: Peer, present: bool, now: Instant) {
+        self.with_stream(peer, now, |stream| stream.presence.is_now(present, now));
+    }
+
+    fn with_stream(&self, peer: Peer, now: Instant, change: impl FnOnce(&mut Stream)) {
+        let new = || Stream { presence: Presence::absent(now), renewals: 0, loss: None };
+        change(self.streams.borrow_mut().entry(peer).or_insert_with(new));
+    }
+
+    /// What is to be told now of processes that have been without a stream for too long.
+    pub fn alarms(&self, now: Instant) -> Vec<String> {
+        let mut streams = self.streams.borrow_mut();
+        let alarm = |(peer, stream): (&Peer, &mut Stream)| {
+            stream.presence.alarm(now).map(|absent| without(*peer, absent))
+        };
+        streams.iter_mut().filter_map(alarm).collect()
+    }
+
+    /// One line for each stream.
+    pub fn streams(&self) -> Vec<admin::Stream> {
+        let streams = self.streams.borrow();
+        let line = |((role, instance), stream): (&Peer, &Stream)| admin::Stream {
+            role: role.name().to_owned(),
+            number: u32::from(*instance),
+            up: stream.presence.is_present(),
+            renewals: stream.renewals,
+            loss: stream.loss.map_or_else(String::new, |loss| loss.to_string()),
+        };
+        streams.iter().map(line).collect()
     }
 
     /// One line for each process, without counters; queue first.
@@ -80,6 +131,19 @@ impl Health {
         if usage.full {
             troubles.push("the disk is full: new mail gets 452".to_owned());
         }
+        for (peer, stream) in self.streams.borrow().iter() {
+            troubles.extend(stream.presence.trouble(now).map(|absent| without(*peer, absent)));
+        }
         troubles
     }
+}
+
+fn without((role, instance): Peer, absent: Duration) -> String {
+    let what = match role {
+        Role::Receive => "its clients get 451",
+        Role::Local => "no mailbox gets mail",
+        _ => "it sends no mail",
+    };
+    let (name, seconds) = (role.name(), absent.as_secs());
+    format!("no stream between queue and {name} {instance} for {seconds} s: {what}")
 }

@@ -4,9 +4,9 @@
 //!
 //! | accepts from | messages |
 //! |---|---|
-//! | master | `Settings`, `Peer`, `Lives`, `Drain` |
+//! | master | `Settings`, `Peer`, `Lives`, `Renewed`, `SealKey`, `Drain` |
 //! | receive | `Hello`, `Stage`, `Accept`, `Unstage`, `Question` |
-//! | send, local | `Hello`, `Result`, `Fetch` |
+//! | send, local | `Hello`, `UnderWay`, `AllTold`, `Result`, `Fetch` |
 //! | command line | `admin::Request` |
 
 mod admin;
@@ -16,7 +16,7 @@ mod pace;
 mod peers;
 mod replay;
 
-use super::child::{Orders, Start, runtime};
+use super::child::{Orders, Peer, Start, runtime};
 use super::wiring;
 use crate::io::BUILD;
 use crate::jail::{self, Profile};
@@ -47,6 +47,8 @@ const FINISH_PATIENCE: Duration = Duration::from_millis(1500);
 /// A queue process that was killed lets go of the spool when its last write has ended; a lock that
 /// is held for longer is another mailer's.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+/// Between two looks at who has no stream.
+const ALARM_LOOK: Duration = Duration::from_secs(1);
 /// Between two tries.
 const LOCK_REST: Duration = Duration::from_millis(10);
 
@@ -62,6 +64,7 @@ pub struct Shared {
     /// Commits that are to be made by this thread.
     commits: RefCell<VecDeque<spool::Io>>,
     clock: world::real::Clock,
+    orders: Orders,
     log: Log,
 }
 
@@ -98,12 +101,12 @@ async fn serve(
     mut threads: Threads,
     spool_settings: spool::Settings,
 ) -> Result<()> {
-    let Start { control, handed, admin, peers, lives, .. } = start;
+    let Start { control, handed, admin, peers, lives, seal_key, .. } = start;
     let clock = world::real::Clock;
     let commits_in_flight = spool_settings.commits_in_flight;
-    let orders = Orders::new(control)?;
+    let orders = Orders::new(control, Role::Queue)?;
     let queue = match open_patiently(&handed, &disk, spool_settings, &log).await {
-        Ok(queue) => queue,
+        Ok(queue) => queue.sealed_with(seal_key),
         Err(error) => {
             let path = handed.settings.state.join("spool");
             let text = format!("the spool {}: {error}", path.display());
@@ -122,20 +125,23 @@ async fn serve(
         pace: RefCell::new(Pace::new(commits_in_flight)),
         commits: RefCell::default(),
         clock,
+        orders,
         log,
     });
+    expected_peers(&handed.settings, &shared);
     lives.iter().for_each(|told| shared.health.lives(told, shared.now().monotonic));
-    for (role, instance, fd) in peers {
-        peers::attend(&shared, role, instance, fd)?;
+    for peer in peers {
+        peers::attend(&shared, peer)?;
     }
     if let Some(admin) = admin {
         tokio::task::spawn_local(admin::serve(shared.clone(), admin)?);
     }
     first_segment(&shared, &mut threads).await;
-    orders.say(&ToMaster::Ready)?;
+    shared.orders.say(&ToMaster::Ready)?;
+    tokio::task::spawn_local(raise_alarms(shared.clone()));
     let work = work(shared.clone(), &mut threads);
     tokio::select! {
-        ended = obey(&orders, &shared) => ended?,
+        ended = obey(&shared) => ended?,
         () = work => {}
     }
     finish(&shared, &mut threads).await;
@@ -228,29 +234,51 @@ fn tell(log: &Log, report: &spool::OpenReport, began: Now, ended: Now) {
     }
 }
 
-async fn obey(orders: &Orders, shared: &Rc<Shared>) -> Result<()> {
+/// Health knows which streams there should be.
+fn expected_peers(settings: &crate::settings::Settings, shared: &Shared) {
+    let several = |role, count: u32| {
+        (0..u16::try_from(count).unwrap_or(u16::MAX)).map(move |instance| (role, instance))
+    };
+    let now = shared.now().monotonic;
+    several(Role::Receive, settings.processes.receive)
+        .chain(several(Role::Send, settings.processes.send))
+        .chain(several(Role::Local, 1))
+        .for_each(|peer| shared.health.expect(peer, now));
+}
+
+/// Says again and again who has had no stream for too long, for ever.
+async fn raise_alarms(shared: Rc<Shared>) {
     loop {
-        match orders.next().await? {
+        tokio::time::sleep(ALARM_LOOK).await;
+        for alarm in shared.health.alarms(shared.now().monotonic) {
+            shared.log.error(&alarm);
+        }
+    }
+}
+
+async fn obey(shared: &Rc<Shared>) -> Result<()> {
+    loop {
+        match shared.orders.next().await? {
             None | Some((FromMaster::Drain, _)) => return Ok(()),
-            Some((FromMaster::Peer { role, instance }, Some(fd))) => {
-                peers::attend(shared, role, instance, fd)?;
+            Some((FromMaster::Peer { role, instance, stream }, Some(fd))) => {
+                peers::attend(shared, Peer { role, instance, stream, fd })?;
             }
-            Some((told @ FromMaster::Lives { .. }, None)) => {
+            Some((told @ (FromMaster::Lives { .. } | FromMaster::Renewed { .. }), None)) => {
                 shared.health.lives(&told, shared.now().monotonic);
             }
-            Some((FromMaster::Settings, Some(fd))) => reload(shared, fd, orders)?,
+            Some((FromMaster::Settings, Some(fd))) => reload(shared, fd)?,
             Some(_) => return Err(Error::other("master said what queue does not accept")),
         }
     }
 }
 
-fn reload(shared: &Shared, fd: OwnedFd, orders: &Orders) -> Result<()> {
+fn reload(shared: &Shared, fd: OwnedFd) -> Result<()> {
     match crate::settings::open(fd) {
         Ok(handed) => {
             let settings = wiring::queue(&handed);
             shared.queue.borrow_mut().reload(settings, shared.now());
             shared.moved.notify_one();
-            orders.say(&ToMaster::Reloaded)
+            shared.orders.say(&ToMaster::Reloaded)
         }
         Err(error) => {
             shared.log.warn(&format!("settings not taken over: {error}"));

@@ -3,7 +3,8 @@
 //! Must never hold a borrow of the queue across an await.
 
 use super::{Shared, sender_key};
-use crate::io::stream::Stream;
+use crate::io::stream::{Stream, loss};
+use crate::process::child;
 use bytes::{Bytes, BytesMut};
 use link::LinkError;
 use link::control::Role;
@@ -11,7 +12,6 @@ use queue::Queue;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Result;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -36,8 +36,7 @@ impl Peers {
     /// Has the streams with frames to write look for them, and those that the queue gave up end.
     pub fn wake(&self, queue: &mut Queue) {
         for ((role, instance), peer) in self.0.borrow().iter() {
-            let who = Who { role: *role, instance: *instance };
-            if who.output(queue).is_none_or(|frames| !frames.is_empty()) {
+            if output(*role, *instance, queue).is_none_or(|frames| !frames.is_empty()) {
                 peer.output.notify_one();
             }
         }
@@ -45,10 +44,11 @@ impl Peers {
 }
 
 /// Attends to a new stream; a former one of the same peer ends.
-pub fn attend(shared: &Rc<Shared>, role: Role, instance: u16, fd: OwnedFd) -> Result<()> {
+pub fn attend(shared: &Rc<Shared>, peer: child::Peer) -> Result<()> {
+    let child::Peer { role, instance, stream: number, fd } = peer;
     let stream = Stream::new(fd)?;
     let output = Rc::new(Notify::new());
-    let who = Who { role, instance };
+    let who = Who { role, instance, number };
     if let Some(former) = shared.peers.0.borrow_mut().remove(&(role, instance)) {
         former.task.abort();
     }
@@ -64,11 +64,14 @@ pub fn attend(shared: &Rc<Shared>, role: Role, instance: u16, fd: OwnedFd) -> Re
 struct Who {
     role: Role,
     instance: u16,
+    /// The stream's name, for master.
+    number: u64,
 }
 
 impl Who {
     fn connected(self, shared: &Shared) {
         let now = shared.now();
+        shared.health.stream((self.role, self.instance), true, now.monotonic);
         let mut queue = shared.queue.borrow_mut();
         match sender_key(self.role, self.instance) {
             Some(key) => queue.sender_connected(key, now),
@@ -78,6 +81,7 @@ impl Who {
 
     fn gone(self, shared: &Shared) {
         let now = shared.now();
+        shared.health.stream((self.role, self.instance), false, now.monotonic);
         let mut queue = shared.queue.borrow_mut();
         match sender_key(self.role, self.instance) {
             Some(key) => queue.sender_gone(key, now),
@@ -94,31 +98,31 @@ impl Who {
             None => queue.receiver_input(self.instance, input, now),
         }
     }
+}
 
-    fn output(self, queue: &mut Queue) -> Option<&mut VecDeque<Bytes>> {
-        match sender_key(self.role, self.instance) {
-            Some(key) => queue.sender_output(key),
-            None => queue.receiver_output(self.instance),
-        }
+fn output(role: Role, instance: u16, queue: &mut Queue) -> Option<&mut VecDeque<Bytes>> {
+    match sender_key(role, instance) {
+        Some(key) => queue.sender_output(key),
+        None => queue.receiver_output(instance),
     }
 }
 
 async fn converse(shared: Rc<Shared>, who: Who, stream: Stream, output: Rc<Notify>) {
     let ended = talk(&shared, who, stream, &output).await;
     who.gone(&shared);
-    if let Err(error) = ended
-        && error.kind() != std::io::ErrorKind::UnexpectedEof
-    {
+    let Err(error) = ended else { return };
+    if error.kind() != std::io::ErrorKind::UnexpectedEof {
         let name = who.role.name();
         shared.log.warn(&format!("conversation with {name} {} ended: {error}", who.instance));
     }
+    shared.orders.say_lost(who.role, who.instance, who.number, loss(&error));
 }
 
-async fn talk(shared: &Shared, who: Who, mut stream: Stream, output: &Notify) -> Result<()> {
+async fn talk(shared: &Shared, who: Who, mut stream: Stream, told: &Notify) -> Result<()> {
     loop {
         let (written, heard) = {
             let mut queue = shared.queue.borrow_mut();
-            let Some(frames) = who.output(&mut queue) else { return Ok(()) };
+            let Some(frames) = output(who.role, who.instance, &mut queue) else { return Ok(()) };
             let written = frames.is_empty() || stream.write(frames)?;
             (written, written || unwritten_bytes(frames) <= UNWRITTEN_BYTES_MAX)
         };
@@ -128,7 +132,7 @@ async fn talk(shared: &Shared, who: Who, mut stream: Stream, output: &Notify) ->
                 ready?;
                 continue;
             }
-            () = output.notified() => continue,
+            () = told.notified() => continue,
         }
         if let Some(input) = stream.read()? {
             faults::reach(Point::PeerSpoke);

@@ -8,6 +8,7 @@ use super::promises::Answer;
 use super::socket::Socket;
 use super::{SCRATCH_BYTES, Shared};
 use crate::log::Verb;
+use link::bounds::{RECIPIENTS_BYTES_MAX, recipient_bytes};
 use link::receive::Refusal;
 use mail::{Address, Durable, Enhanced, Envelope, Now, Origin, Recipient, Reply, allocation_bytes};
 use policy::{Client, Policy, Repeats};
@@ -77,13 +78,23 @@ struct Transaction {
     recipients: Vec<Recipient>,
     /// What they take, the list included.
     recipients_bytes: usize,
+    /// What they take in the frame to queue, which is bounded.
+    encoded_bytes: usize,
     repeats: Repeats,
 }
 
 impl Transaction {
     fn new(number: u64, mail: Mail) -> Transaction {
         let (recipients, repeats) = (Vec::new(), Repeats::default());
-        Transaction { number, staged: false, mail, recipients, recipients_bytes: 0, repeats }
+        Transaction {
+            number,
+            staged: false,
+            mail,
+            recipients,
+            recipients_bytes: 0,
+            encoded_bytes: 0,
+            repeats,
+        }
     }
 
     /// What one recipient more takes.
@@ -111,6 +122,7 @@ impl Transaction {
         if self.recipients.len() == capacity {
             self.recipients.reserve_exact(grown(capacity) - capacity);
         }
+        self.encoded_bytes += recipient_bytes(&recipient);
         self.recipients.push(recipient);
         self.recipients_bytes += bytes;
     }
@@ -377,6 +389,11 @@ impl Conversation {
     }
 
     fn rcpt(&mut self, recipient: Recipient) {
+        let encoded_bytes = recipient_bytes(&recipient);
+        let before = self.transaction.as_ref().map_or(0, |transaction| transaction.encoded_bytes);
+        if before + encoded_bytes > RECIPIENTS_BYTES_MAX {
+            return self.answer(Verdict::Defer(recipients_too_long()));
+        }
         let client = Client { address: self.client, trusted: self.trusted };
         let verdict = self.shared.judge(client, &recipient.address);
         if let Some(reply) = verdict_reply(&verdict) {
@@ -446,14 +463,23 @@ impl Conversation {
         let Some(transaction) = &mut self.transaction else { return Ok(()) };
         transaction.staged = true;
         let number = transaction.number;
+        // Others may have spent the credit since this session was told to read on.
+        if !self.credit(number, self.shared.promises.patience()).await? {
+            self.hang_up();
+            return Ok(());
+        }
         self.shared.promises.stage(number, &bytes);
         drop(bytes);
         // The session is asked for more only when there is credit for it.
         if !self.credit(number, self.shared.promises.patience()).await? {
-            let text = "Queue trouble, closing; try again later";
-            self.session.hang_up(&Reply::new(421, Enhanced(4, 3, 0), text), self.now);
+            self.hang_up();
         }
         Ok(())
+    }
+
+    fn hang_up(&mut self) {
+        let text = "Queue trouble, closing; try again later";
+        self.session.hang_up(&Reply::new(421, Enhanced(4, 3, 0), text), self.now);
     }
 
     /// Waits until more may be handed over; `false` when that took too long.
@@ -470,13 +496,20 @@ impl Conversation {
 
     async fn end(&mut self, end: BodyEnd) -> Result<Next> {
         self.send(false)?;
-        let Some(transaction) = self.transaction.take() else { return Ok(Next::Close) };
+        let Some(number) = self.transaction.as_ref().map(|transaction| transaction.number) else {
+            return Ok(Next::Close);
+        };
         faults::reach(Point::EndOfData);
+        if !self.credit(number, self.shared.promises.patience()).await? {
+            self.give_up();
+            self.session.refuse(&refusal_reply(Refusal::Trouble), self.now);
+            return Ok(Next::GoOn);
+        }
+        let Some(transaction) = self.transaction.take() else { return Ok(Next::Close) };
         if self.has_gone_in_a_circle(&transaction, &end.delivered_to) {
             self.refuse_loop(&transaction);
             return Ok(Next::GoOn);
         }
-        let number = transaction.number;
         let arrival = Arrival::of(&transaction, end.bytes);
         let envelope = self.envelope(transaction, end.eight_bit);
         let waiting = self.shared.promises.accept(number, envelope, &end.tail);
@@ -608,6 +641,16 @@ fn refusal_reply(refusal: Refusal) -> Reply {
         Refusal::Trouble => Reply::new(451, Enhanced(4, 3, 0), "Queue trouble, try again later"),
         Refusal::TooLarge => Reply::new(552, Enhanced(5, 3, 4), "Message too big for this system"),
     }
+}
+
+/// No more recipients fit into this message: the client sends it again to the others
+/// (RFC 5321 4.5.3.1.10).
+fn recipients_too_long() -> Reply {
+    Reply::new(
+        452,
+        Enhanced(4, 5, 3),
+        "Too many recipients for one message, send it again to the rest",
+    )
 }
 
 /// The last line is the answer to QUIT.

@@ -15,9 +15,10 @@ mod memory;
 mod promises;
 mod socket;
 
-use super::child::{Orders, Start, runtime};
+use super::child::{Orders, Peer, Start, runtime};
 use super::panics::Session;
 use super::wiring;
+use crate::io::stream::loss;
 use crate::jail::{self, Profile};
 use crate::log::{Log, Verb};
 use crate::settings::{Handed, Listen, ListenAddress, Settings};
@@ -177,14 +178,26 @@ async fn serve(start: Start, log: Log, connections_possible: u32) -> io::Result<
         connections_possible,
     });
     let (streams, queue) = mpsc::channel(STREAMS_MAX);
-    tokio::task::spawn_local(promises.clone().serve(queue));
-    tokio::task::spawn_local(promises.expire());
-    for (_, _, fd) in peers {
-        let _ = streams.try_send(fd);
+    let orders = Rc::new(Orders::new(control, Role::Receive)?);
+    let (teller, of) = (orders.clone(), shared.clone());
+    let lost = move |stream: u64, error: Error| {
+        if error.kind() != io::ErrorKind::UnexpectedEof {
+            of.log.warn(&format!("conversation with queue ended: {error}"));
+        }
+        teller.say_lost(Role::Queue, 0, stream, loss(&error));
+    };
+    let of = shared.clone();
+    let absent = move |absent: Duration| {
+        let seconds = absent.as_secs();
+        of.log.error(&format!("no conversation with queue for {seconds} s: clients get 451"));
+    };
+    tokio::task::spawn_local(promises.clone().serve(queue, lost));
+    tokio::task::spawn_local(promises.expire(absent));
+    for Peer { stream, fd, .. } in peers {
+        let _ = streams.try_send((stream, fd));
     }
     let mut doors = Doors::new(shared.clone());
     doors.open(&handed, listeners)?;
-    let orders = Orders::new(control)?;
     orders.say(&ToMaster::Ready)?;
     let ended = obey(&orders, &shared, &mut doors, handed, &streams).await;
     shared.log.flush(Log::LAST_LINES_WAIT_MAX);
@@ -196,14 +209,14 @@ async fn obey(
     shared: &Rc<Shared>,
     doors: &mut Doors,
     mut handed: Handed,
-    streams: &mpsc::Sender<OwnedFd>,
+    streams: &mpsc::Sender<(u64, OwnedFd)>,
 ) -> io::Result<()> {
     let mut listeners = Vec::new();
     loop {
         match orders.next().await? {
             None => return Ok(()),
-            Some((FromMaster::Peer { role: Role::Queue, .. }, Some(fd))) => {
-                let _ = streams.send(fd).await;
+            Some((FromMaster::Peer { stream, .. }, Some(fd))) => {
+                let _ = streams.send((stream, fd)).await;
             }
             Some((FromMaster::Settings, Some(fd))) => match crate::settings::open(fd) {
                 Ok(next) => handed = next,

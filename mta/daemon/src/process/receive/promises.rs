@@ -5,6 +5,7 @@
 
 use crate::io::stream::Stream;
 use link::receive::{ReceiverEnd, ReceiverEvent, Refusal};
+use link::streams::Presence;
 use mail::{Durable, Envelope, Instant};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -40,6 +41,7 @@ pub struct Promises {
     next_number: Cell<u64>,
     output: Notify,
     credit: Notify,
+    presence: Cell<Presence>,
     clock: world::real::Clock,
 }
 
@@ -92,6 +94,7 @@ impl Promises {
             next_number: Cell::new(1),
             output: Notify::new(),
             credit: Notify::new(),
+            presence: Cell::new(Presence::absent(clock.now().monotonic)),
             clock,
         })
     }
@@ -167,9 +170,15 @@ impl Promises {
         Waiting { promises: self.clone(), since, number }
     }
 
-    /// Gives up answers that have been waited for too long, for ever.
-    pub async fn expire(self: Rc<Self>) {
+    /// Gives up answers that have been waited for too long, and has it told when there has been no
+    /// queue process for too long, for ever.
+    pub async fn expire(self: Rc<Self>, tell: impl Fn(Duration)) {
         loop {
+            let (present, now) = (self.end.borrow().is_welcomed(), self.now());
+            let mut presence = self.presence.get();
+            presence.is_now(present, now);
+            presence.alarm(now).into_iter().for_each(&tell);
+            self.presence.set(presence);
             tokio::time::sleep(self.first_due().since(self.now()).min(EXPIRY_LOOK)).await;
             while self.first_due() <= self.now() {
                 let first = self.since.borrow_mut().pop_first();
@@ -186,27 +195,45 @@ impl Promises {
     }
 
     /// Serves one stream to a queue process after the other, for ever.
-    pub async fn serve(self: Rc<Self>, mut streams: mpsc::Receiver<OwnedFd>) {
+    /// `lost` hears of each that has ended and was not replaced: another is wanted.
+    pub async fn serve(
+        self: Rc<Self>,
+        mut streams: mpsc::Receiver<(u64, OwnedFd)>,
+        lost: impl Fn(u64, std::io::Error),
+    ) {
         let mut stream = None;
         loop {
             let next = match stream.take() {
                 Some(next) => Some(next),
                 None => self.wait_for_stream(&mut streams).await,
             };
-            let Some(fd) = next else { return };
+            let Some((number, fd)) = next else { return };
             self.end.borrow_mut().connected(self.now());
-            if let Ok(open) = Stream::new(fd) {
-                tokio::select! {
-                    biased;
-                    newer = streams.recv() => stream = newer,
-                    _ = self.converse(open) => {}
+            let ended = async {
+                match Stream::new(fd) {
+                    Ok(open) => self.converse(open).await,
+                    Err(error) => Err(error),
                 }
-            }
+            };
+            let ended = tokio::select! {
+                biased;
+                newer = streams.recv() => {
+                    stream = newer;
+                    Ok(())
+                }
+                ended = ended => ended,
+            };
             self.end.borrow_mut().disconnected(self.now());
+            if let Err(error) = ended {
+                lost(number, error);
+            }
         }
     }
 
-    async fn wait_for_stream(&self, streams: &mut mpsc::Receiver<OwnedFd>) -> Option<OwnedFd> {
+    async fn wait_for_stream(
+        &self,
+        streams: &mut mpsc::Receiver<(u64, OwnedFd)>,
+    ) -> Option<(u64, OwnedFd)> {
         loop {
             tokio::select! {
                 next = streams.recv() => return next,

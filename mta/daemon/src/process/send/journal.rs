@@ -3,45 +3,40 @@
 //!
 //! Must never block.
 
-use super::{Ended, Journal};
+use super::Ended;
 use crate::log::{Log, Verb};
 use mail::{Enhanced, Outcome, Report};
 
-impl Journal for Log {
-    fn ended(&mut self, ended: &Ended<'_>) {
-        let attempt = ended.attempt;
-        let times = &ended.times;
-        let delays = [
-            (Verb::Schedule, attempt.due.since(attempt.arrived)),
-            (Verb::Route, times.begun.wall.since(attempt.due)),
-            (Verb::Attempt, times.ended.monotonic.since(times.begun.monotonic)),
-        ];
-        let ends: Vec<_> = ended.recipients.iter().zip(ended.outcomes).collect();
-        for group in ends.chunk_by(|(_, one), (_, next)| one == next) {
-            let outcome = group[0].1;
-            let report = outcome.report();
-            let (status, class) = match outcome {
-                Outcome::Delivered { .. } => ("delivered", 2),
-                Outcome::Deferred(_) => ("deferred", 4),
-                Outcome::Failed(_) => ("failed", 5),
-            };
-            self.event(Verb::Attempt)
-                .id(attempt.message)
-                .from(&attempt.sender)
-                .to_each()
-                .relay(relay(report))
-                .bytes(attempt.body_bytes)
-                .delay(times.ended.wall.since(attempt.arrived))
-                .delays(&delays)
-                .dsn(report.reply.enhanced.unwrap_or(Enhanced(class, 0, 0)))
-                .status(status)
-                .reply(&report.reply)
-                .emit_to(group.iter().map(|(recipient, _)| &recipient.address));
-        }
-    }
-
-    fn trouble(&mut self, what: &str) {
-        self.warn(what);
+/// Writes the end of an attempt.
+pub fn write(log: &Log, ended: &Ended<'_>) {
+    let attempt = ended.attempt;
+    let times = &ended.times;
+    let delays = [
+        (Verb::Schedule, attempt.due.since(attempt.arrived)),
+        (Verb::Route, times.begun.wall.since(attempt.due)),
+        (Verb::Attempt, times.ended.monotonic.since(times.begun.monotonic)),
+    ];
+    let ends: Vec<_> = ended.recipients.iter().zip(ended.outcomes).collect();
+    for group in ends.chunk_by(|(_, one), (_, next)| one == next) {
+        let outcome = group[0].1;
+        let report = outcome.report();
+        let (status, class) = match outcome {
+            Outcome::Delivered { .. } => ("delivered", 2),
+            Outcome::Deferred(_) => ("deferred", 4),
+            Outcome::Failed(_) => ("failed", 5),
+        };
+        log.event(Verb::Attempt)
+            .id(attempt.message)
+            .from(&attempt.sender)
+            .to_each()
+            .relay(relay(report))
+            .bytes(attempt.body_bytes)
+            .delay(times.ended.wall.since(attempt.arrived))
+            .delays(&delays)
+            .dsn(report.reply.enhanced.unwrap_or(Enhanced(class, 0, 0)))
+            .status(status)
+            .reply(&report.reply)
+            .emit_to(group.iter().map(|(recipient, _)| &recipient.address));
     }
 }
 

@@ -6,6 +6,7 @@
 use super::{Ended, Setup, Times};
 use bytes::Bytes;
 use link::send::{Attempt, SenderEnd, SenderEvent};
+use link::streams::Loss;
 use mail::{Instant, NextHop, Now, Outcome};
 use smtp::client::Message;
 use std::cell::{Cell, RefCell};
@@ -140,6 +141,10 @@ impl Office {
 
     pub fn trouble(&self, what: &str) {
         self.journal.borrow_mut().trouble(what);
+    }
+
+    pub fn lost(&self, stream: u64, loss: Loss) {
+        self.journal.borrow_mut().lost(stream, loss);
     }
 
     /// Nothing is under way.
@@ -400,4 +405,6 @@ struct Nobody;
 impl super::Journal for Nobody {
     fn ended(&mut self, _: &Ended<'_>) {}
     fn trouble(&mut self, _: &str) {}
+
+    fn lost(&mut self, _: u64, _: Loss) {}
 }

@@ -5,6 +5,7 @@
 
 use super::Order;
 use super::office::Office;
+use crate::io::stream::loss;
 use bytes::{Buf, BytesMut};
 use std::io;
 use std::rc::Rc;
@@ -22,14 +23,16 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(8);
 
 /// A stream to a queue process, with what is half read and half written of it.
 struct Conversation {
+    /// The stream's name.
+    number: u64,
     stream: UnixStream,
     input: BytesMut,
     pending: BytesMut,
 }
 
 impl Conversation {
-    fn new(stream: UnixStream) -> Self {
-        Conversation { stream, input: BytesMut::new(), pending: BytesMut::new() }
+    fn new(number: u64, stream: UnixStream) -> Self {
+        Conversation { number, stream, input: BytesMut::new(), pending: BytesMut::new() }
     }
 }
 
@@ -44,6 +47,7 @@ pub async fn serve(office: Rc<Office>, mut orders: mpsc::Receiver<Order>) {
                 ended = converse(&office, conversation) => {
                     if let Err(error) = ended {
                         office.trouble(&format!("the conversation with queue ended: {error}"));
+                        office.lost(conversation.number, loss(&error));
                     }
                     current = None;
                     continue;
@@ -51,13 +55,16 @@ pub async fn serve(office: Rc<Office>, mut orders: mpsc::Receiver<Order>) {
             },
         };
         match order {
-            Some(Order::Queue(stream)) => match adopt(stream) {
+            Some(Order::Queue(number, stream)) => match adopt(stream) {
                 Ok(stream) => {
                     office.end.borrow_mut().connected();
                     office.fetch_again();
-                    current = Some(Conversation::new(stream));
+                    current = Some(Conversation::new(number, stream));
                 }
-                Err(error) => office.trouble(&format!("no conversation with queue: {error}")),
+                Err(error) => {
+                    office.trouble(&format!("no conversation with queue: {error}"));
+                    office.lost(number, loss(&error));
+                }
             },
             Some(Order::Drain) | None => {
                 let _ = tokio::time::timeout(DRAIN_TIME_MAX, drain(&office, current)).await;
@@ -108,7 +115,7 @@ async fn write_all(stream: &UnixStream, pending: &mut BytesMut) -> io::Result<()
 
 /// Until the stream ends. Nothing is lost when this future is dropped.
 async fn converse(office: &Rc<Office>, conversation: &mut Conversation) -> io::Result<()> {
-    let Conversation { stream, input, pending } = conversation;
+    let Conversation { stream, input, pending, .. } = conversation;
     loop {
         gather(office, pending);
         tokio::select! {

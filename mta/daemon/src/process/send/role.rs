@@ -2,17 +2,19 @@
 //!
 //! Must never open a file: it has no directory at all.
 
-use super::{Order, Sockets, run as serve};
+use super::{Ended, Journal, Order, Sockets, run as serve};
 use crate::io::BUILD;
 use crate::jail::{self, Profile};
 use crate::log::Log;
-use crate::process::child::{Orders, Start, runtime};
+use crate::process::child::{Orders, Peer, Start, runtime};
 use crate::process::wiring;
 use crate::settings::{Dns, Handed, Surroundings};
 use link::control::{FromMaster, Role, ToMaster};
+use link::streams::Loss;
 use mail::{Domain, NextHop};
 use std::io::{Error, Result};
 use std::net::IpAddr;
+use std::rc::Rc;
 use tokio::sync::mpsc;
 use world::Chance;
 
@@ -39,13 +41,14 @@ pub fn run(start: Start) -> Result<()> {
 
 async fn work(start: Start, sockets: Sockets, log: Log) -> Result<()> {
     let life = world::real::Chance.u64();
-    let setup = wiring::send(&start.handed, BUILD, life, sockets, Box::new(log.clone()));
+    let orders = Rc::new(Orders::new(start.control, Role::Send)?);
+    let reporter = Reporter { log: log.clone(), orders: orders.clone() };
+    let setup = wiring::send(&start.handed, BUILD, life, sockets, Box::new(reporter));
     let ours = of_concern(&start.handed);
     let (give, take) = mpsc::channel(ORDERS_MAX);
-    for (_, _, fd) in start.peers {
-        let _ = give.try_send(Order::Queue(fd.into()));
+    for Peer { stream, fd, .. } in start.peers {
+        let _ = give.try_send(Order::Queue(stream, fd.into()));
     }
-    let orders = Orders::new(start.control)?;
     orders.say(&ToMaster::Ready)?;
     let ended = tokio::select! {
         () = serve(setup, take) => Ok(()),
@@ -53,6 +56,26 @@ async fn work(start: Start, sockets: Sockets, log: Log) -> Result<()> {
     };
     log.flush(Log::LAST_LINES_WAIT_MAX);
     ended
+}
+
+/// Writes what happens into the log, and asks master for a stream in place of a lost one.
+struct Reporter {
+    log: Log,
+    orders: Rc<Orders>,
+}
+
+impl Journal for Reporter {
+    fn ended(&mut self, ended: &Ended<'_>) {
+        super::journal::write(&self.log, ended);
+    }
+
+    fn trouble(&mut self, what: &str) {
+        self.log.warn(what);
+    }
+
+    fn lost(&mut self, stream: u64, loss: Loss) {
+        self.orders.say_lost(Role::Queue, 0, stream, loss);
+    }
 }
 
 /// Comes back when master is gone; a drain ends the other branch.
@@ -65,8 +88,8 @@ async fn obey(
     loop {
         match orders.next().await? {
             None => return Ok(()),
-            Some((FromMaster::Peer { role: Role::Queue, .. }, Some(fd))) => {
-                let _ = give.send(Order::Queue(fd.into())).await;
+            Some((FromMaster::Peer { stream, .. }, Some(fd))) => {
+                let _ = give.send(Order::Queue(stream, fd.into())).await;
             }
             Some((FromMaster::Drain, _)) => {
                 let _ = give.send(Order::Drain).await;
