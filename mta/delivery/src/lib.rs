@@ -5,12 +5,14 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod dead;
 pub mod remote;
 pub mod resolve;
 pub mod route;
 #[cfg(test)]
 mod tests;
 
+pub use dead::DeadAddresses;
 pub use remote::{Input, Limits, Line, Output};
 pub use resolve::{Answer, Answers, Question};
-pub use route::{Ourselves, Rules, Search, Target, Unreachable, Where};
+pub use route::{Choice, Ourselves, Rules, Search, Target, Unreachable, Where};

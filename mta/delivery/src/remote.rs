@@ -4,6 +4,7 @@
 //! Must never lose a message it was given: each comes back, with an outcome for each recipient
 //! or as unsent.
 
+use crate::dead::DeadAddresses;
 use crate::resolve::{Answer, Question};
 use crate::route::{Rules, Search, Target, Unreachable};
 use bytes::Bytes;
@@ -91,6 +92,10 @@ pub struct Line {
     first: Option<Box<Message>>,
     /// Why the addresses so far did not do; the one that gives the most hope.
     so_far: Option<Report>,
+    /// Where addresses that do not take us in are remembered.
+    dead: DeadAddresses,
+    /// There are more addresses than one attempt may try, so the dead ones are remembered.
+    is_wide: bool,
     outputs: VecDeque<Output>,
 }
 
@@ -105,22 +110,25 @@ enum State {
         rest: VecDeque<Target>,
         due: Instant,
     },
-    /// `rest` is empty once the peer has greeted us.
+    /// `target` and `rest` are gone once the peer has taken us in.
     Open {
         session: Box<Session>,
+        target: Option<Target>,
         rest: VecDeque<Target>,
     },
     Closed,
 }
 
 impl Line {
-    /// A line for this message, and others to the same next hop after it.
+    /// A line for this message, and others to the same next hop after it. `dead` is what all lines
+    /// of the process remember.
     pub fn new(
         hop: &NextHop,
         message: Box<Message>,
         rules: Arc<Rules>,
         config: Arc<Config>,
         limits: Limits,
+        dead: DeadAddresses,
         now: Now,
     ) -> Line {
         let search = Search::new(hop, rules);
@@ -131,6 +139,8 @@ impl Line {
             state: State::ExpectAnswers { search, due },
             first: Some(message),
             so_far: None,
+            dead,
+            is_wide: false,
             outputs: VecDeque::new(),
         };
         line.search_on(now);
@@ -212,7 +222,9 @@ impl Line {
         match search.found() {
             None => {}
             Some(Ok(targets)) => {
-                let targets = targets.iter().take(self.limits.addresses_max).cloned().collect();
+                self.is_wide = targets.len() > self.limits.addresses_max;
+                let max = self.limits.addresses_max;
+                let targets = self.dead.choose(targets, max, now.monotonic);
                 self.next_target(targets, now);
             }
             Some(Err(Unreachable(reply))) => {
@@ -238,7 +250,8 @@ impl Line {
                 if let Some(message) = self.first.take() {
                     session.handle(client::Input::Send(message), now);
                 }
-                self.state = State::Open { session: Box::new(session), rest };
+                let session = Box::new(session);
+                self.state = State::Open { session, target: Some(target), rest };
             }
             state => self.state = state,
         }
@@ -249,6 +262,7 @@ impl Line {
             State::ExpectConnection { target, rest, .. } => {
                 let reply = Reply::new(451, Enhanced(4, 4, 1), format!("connecting: {why}"));
                 self.keep(report(Stage::Connect, reply, &target.peer()));
+                self.remember_failure(&target, now);
                 self.next_target(rest, now);
             }
             state => self.state = state,
@@ -283,9 +297,12 @@ impl Line {
     /// Passes on what the session wants; one that was turned away at the door makes room for
     /// the next address (RFC 5321 5.1).
     fn relay(&mut self, now: Now) {
-        let State::Open { session, rest } = &mut self.state else { return };
+        let State::Open { session, target, rest } = &mut self.state else { return };
         if session.is_idle() || session.mails() > 0 {
             rest.clear();
+            if let Some(target) = target.take() {
+                self.dead.answered(&target.place);
+            }
         }
         let (mut turned_away, mut closing) = (None, false);
         while let Some(output) = session.poll() {
@@ -303,9 +320,10 @@ impl Line {
                 client::Output::Close => closing = true,
             }
         }
-        let rest = std::mem::take(rest);
+        let (target, rest) = (target.take(), std::mem::take(rest));
         match turned_away {
             Some((message, outcomes)) => {
+                target.iter().for_each(|target| self.remember_failure(target, now));
                 self.first = Some(message);
                 outcomes
                     .into_iter()
@@ -316,10 +334,17 @@ impl Line {
             }
             None if closing => self.outputs.push_back(Output::Close),
             None => {
-                if let State::Open { rest: place, .. } = &mut self.state {
-                    *place = rest;
+                if let State::Open { target: here, rest: place, .. } = &mut self.state {
+                    (*here, *place) = (target, rest);
                 }
             }
+        }
+    }
+
+    /// Only where it can make a difference: each attempt reaches all of a few addresses.
+    fn remember_failure(&self, target: &Target, now: Now) {
+        if self.is_wide {
+            self.dead.failed(&target.place, now.monotonic);
         }
     }
 

@@ -34,11 +34,34 @@ pub struct Rules {
     /// Loopback addresses in MX records and address literals are ourselves, whatever listens
     /// there: a stranger must not reach local services through us.
     pub loopback_is_ourselves: bool,
+    /// MX records that hold an address where a name belongs (RFC 5321 5.1).
+    pub mx_addresses: Choice,
+    /// A domain whose MX lookup says NXDOMAIN: whether its addresses are asked for, as if it had no
+    /// MX record.
+    pub mx_nxdomain: Choice,
+    /// Private and link-local addresses in MX records and address literals.
+    pub private_addresses: Choice,
+}
+
+/// Whether something that the DNS should not say is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// It is used.
+    Use,
+    /// It is passed over.
+    Refuse,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Rules { port: 25, ourselves: Ourselves::default(), loopback_is_ourselves: true }
+        Rules {
+            port: 25,
+            ourselves: Ourselves::default(),
+            loopback_is_ourselves: true,
+            mx_addresses: Choice::Use,
+            mx_nxdomain: Choice::Use,
+            private_addresses: Choice::Use,
+        }
     }
 }
 
@@ -54,7 +77,7 @@ pub struct Target {
 }
 
 /// Where to connect to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Where {
     /// TCP.
     Tcp(SocketAddr),
@@ -205,6 +228,9 @@ impl Search {
         if self.is_ourselves(address) {
             return self.fail(554, Enhanced(5, 4, 6), format!("{domain} is this host itself"));
         }
+        if self.is_off_limits(address) {
+            return self.fail(550, Enhanced(5, 4, 4), format!("{domain} is a private address"));
+        }
         self.state = State::Found(Ok(vec![self.target(domain.as_str(), address)]));
     }
 
@@ -253,18 +279,23 @@ impl Search {
                 self.fail(556, Enhanced(5, 1, 10), text);
             }
             Answers::Found(records) => self.ask_hosts(domain, records, chance),
-            Answers::NoRecord => {
-                let host = domain.as_str().into();
-                let hosts = vec![Candidate { preference: 0, host, addresses: None }];
-                self.questions.push_back(Question::Addresses(domain.clone()));
-                let left_out = LeftOut::default();
-                self.state = State::ExpectAddresses { hosts, by_mx: false, domain, left_out };
-            }
+            Answers::NoRecord => self.ask_domain(domain),
+            // Some load balancers deny a name that has an address when they are asked for its MX.
+            Answers::NoName if self.rules.mx_nxdomain == Choice::Use => self.ask_domain(domain),
             Answers::NoName => {
                 self.fail(550, Enhanced(5, 1, 2), format!("there is no domain {domain}"));
             }
             Answers::Unknown(why) => self.unknown(domain.as_str(), &why),
         }
+    }
+
+    /// A domain without MX is its own mail server (RFC 5321 5.1).
+    fn ask_domain(&mut self, domain: Domain) {
+        let host = domain.as_str().into();
+        let hosts = vec![Candidate { preference: 0, host, addresses: None }];
+        self.questions.push_back(Question::Addresses(domain.clone()));
+        let left_out = LeftOut::default();
+        self.state = State::ExpectAddresses { hosts, by_mx: false, domain, left_out };
     }
 
     /// Best preference first, random among equals, none at or behind ourselves.
@@ -274,19 +305,18 @@ impl Search {
         records.sort_by_key(|mx| mx.preference);
         let own = |mx: &&Mx| self.rules.ourselves.names.contains(&mx.host);
         let ourselves = records.iter().find(own).map(|mx| mx.preference);
-        records.retain(|mx| usable(&mx.host) && ourselves.is_none_or(|own| mx.preference < own));
+        records
+            .retain(|mx| self.usable(&mx.host) && ourselves.is_none_or(|own| mx.preference < own));
         records.truncate(MX_HOSTS_MAX);
-        let hosts: Vec<_> = records
-            .into_iter()
-            .map(|mx| Candidate { preference: mx.preference, host: mx.host, addresses: None })
-            .collect();
+        let hosts: Vec<_> = records.into_iter().map(Candidate::of).collect();
         let left_out = LeftOut { ourselves };
-        if hosts.is_empty() {
+        if hosts.iter().all(|host| host.addresses.is_some()) {
             return self.choose(hosts, true, &domain, left_out, chance);
         }
         for (at, host) in hosts.iter().enumerate() {
             let again = hosts[..at].iter().any(|earlier| earlier.host == host.host);
-            if let (false, Ok(name)) = (again, Domain::parse(&host.host)) {
+            let known = again || host.addresses.is_some();
+            if let (false, Ok(name)) = (known, Domain::parse(&host.host)) {
                 self.questions.push_back(Question::Addresses(name));
             }
         }
@@ -313,6 +343,7 @@ impl Search {
         let mut targets = Vec::new();
         for host in hosts.iter().filter(|host| ourselves.is_none_or(|own| host.preference < own)) {
             let mut addresses = found(host);
+            addresses.retain(|address| !self.is_off_limits(*address));
             dice.shuffle(&mut addresses);
             addresses.truncate(ADDRESSES_PER_HOST_MAX);
             targets.extend(addresses.into_iter().map(|address| self.target(&host.host, address)));
@@ -327,6 +358,10 @@ impl Search {
             (true, None, Some(_)) => {
                 let text = format!("mail for {domain} loops back to this host");
                 self.fail(554, Enhanced(5, 4, 6), text);
+            }
+            (true, None, None) if hosts.iter().any(|host| !found(host).is_empty()) => {
+                let text = format!("all mail servers of {domain} have private addresses");
+                self.fail(550, Enhanced(5, 4, 4), text);
             }
             (true, None, None) if by_mx => {
                 let text = format!("no mail server of {domain} has an address");
@@ -351,6 +386,19 @@ impl Search {
         nowhere || loopback || self.rules.ourselves.addresses.contains(&address)
     }
 
+    /// Mail is not to go there by what a stranger's DNS says.
+    fn is_off_limits(&self, address: IpAddr) -> bool {
+        self.rules.private_addresses == Choice::Refuse && is_private(address.to_canonical())
+    }
+
+    /// An MX names a host; the root is none among others.
+    fn usable(&self, host: &str) -> bool {
+        match host.parse::<IpAddr>() {
+            Ok(_) => self.rules.mx_addresses == Choice::Use,
+            Err(_) => Domain::parse(host).is_ok_and(|name| *name.as_str() == *host),
+        }
+    }
+
     fn unknown(&mut self, name: &str, why: &str) {
         self.fail(451, Enhanced(4, 4, 3), format!("looking up {name}: {why}"));
     }
@@ -371,9 +419,24 @@ fn literal(domain: &str) -> Option<IpAddr> {
     }
 }
 
-/// An MX names a host, never an address (RFC 5321 5.1); the root is none among others.
-fn usable(host: &str) -> bool {
-    host.parse::<IpAddr>().is_err() && Domain::parse(host).is_ok_and(|name| *name.as_str() == *host)
+impl Candidate {
+    /// An MX that holds an address needs no lookup.
+    fn of(mx: Mx) -> Candidate {
+        let addresses = mx.host.parse().ok().map(|address| Answers::Found(vec![address]));
+        Candidate { preference: mx.preference, host: mx.host, addresses }
+    }
+}
+
+/// Not routed on the Internet: RFC 1918, RFC 6598, RFC 4193, and link-local addresses.
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, ..] = address.octets();
+            let shared = a == 100 && (64..128).contains(&b);
+            address.is_private() || address.is_link_local() || shared
+        }
+        IpAddr::V6(address) => address.is_unique_local() || address.is_unicast_link_local(),
+    }
 }
 
 /// Chance handed in as a seed, spun on by splitmix64.

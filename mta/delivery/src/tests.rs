@@ -1,8 +1,9 @@
 //! The rules of MX and the way over several addresses, against a small invented DNS.
 
+use crate::dead::DeadAddresses;
 use crate::remote::{Input, Limits, Line, Output};
 use crate::resolve::{Answer, Answers, Mx, Question};
-use crate::route::{MX_HOSTS_MAX, Ourselves, Rules, Search, Target, Where};
+use crate::route::{Choice, MX_HOSTS_MAX, Ourselves, Rules, Search, Target, Where};
 use bytes::Bytes;
 use mail::{
     Address, BodyKind, Domain, Host, Instant, NextHop, Notify, Now, Outcome, Recipient,
@@ -57,7 +58,11 @@ fn rules() -> Rules {
 }
 
 fn search(zone: &str, hop: &NextHop, chance: u64) -> (Search, usize) {
-    let mut search = Search::new(hop, Arc::new(rules()));
+    search_by(rules(), zone, hop, chance)
+}
+
+fn search_by(rules: Rules, zone: &str, hop: &NextHop, chance: u64) -> (Search, usize) {
+    let mut search = Search::new(hop, Arc::new(rules));
     let mut questions = 0;
     while let Some(question) = search.poll() {
         questions += 1;
@@ -68,8 +73,12 @@ fn search(zone: &str, hop: &NextHop, chance: u64) -> (Search, usize) {
 
 /// The addresses in order, or code and enhanced code.
 fn found(zone: &str, domain: &str) -> String {
+    found_by(rules(), zone, domain)
+}
+
+fn found_by(rules: Rules, zone: &str, domain: &str) -> String {
     let hop = NextHop::Mx(Domain::parse(domain).unwrap());
-    let (search, _) = search(zone, &hop, 1);
+    let (search, _) = search_by(rules, zone, &hop, 1);
     match search.found().expect("every question was answered") {
         Ok(targets) => {
             let ip = |target: &Target| match &target.place {
@@ -86,8 +95,12 @@ fn found(zone: &str, domain: &str) -> String {
 }
 
 fn check(table: &[(&str, &str)]) {
+    check_by(&rules(), table);
+}
+
+fn check_by(rules: &Rules, table: &[(&str, &str)]) {
     for (zone, expected) in table {
-        assert_eq!(found(zone, "d.test"), *expected, "{zone}");
+        assert_eq!(found_by(rules.clone(), zone, "d.test"), *expected, "{zone}");
     }
 }
 
@@ -144,8 +157,7 @@ fn d162_a_null_mx_fails_at_once() {
 #[test]
 fn d163_unusable_mail_servers_are_passed_over_and_the_rest_is_bounded() {
     check(&[
-        ("d.test MX 10 192.0.2.7", "550 5.4.4"),
-        ("d.test MX 10 192.0.2.7; d.test MX 20 a.test; a.test A 192.0.2.1", "192.0.2.1"),
+        ("d.test MX 10 not_a_name!", "550 5.4.4"),
         ("d.test MX 10 a.test", "550 5.4.4"),
         ("d.test MX 10 a.test; a.test TXT x", "550 5.4.4"),
         ("d.test MX 10 a.test; d.test MX 20 b.test; b.test A 192.0.2.1", "192.0.2.1"),
@@ -189,6 +201,103 @@ fn d165_what_the_dns_cannot_say_waits() {
 #[test]
 fn d166_a_domain_that_does_not_exist_fails() {
     check(&[("", "550 5.1.2"), ("other.test A 192.0.2.1", "550 5.1.2")]);
+}
+
+#[test]
+fn r238_an_address_as_mx_and_a_denied_name_with_an_address_are_used_by_setting() {
+    check(&[
+        ("d.test MX 10 192.0.2.7", "192.0.2.7"),
+        ("d.test MX 10 2001:db8::7", "2001:db8::7"),
+        ("d.test MX 10 192.0.2.7; d.test MX 5 a.test; a.test A 192.0.2.1", "192.0.2.1 192.0.2.7"),
+        // It is an address like any other: no way to ourselves.
+        ("d.test MX 10 192.0.2.99", "554 5.4.6"),
+        ("d.test MX 10 127.0.0.1", "554 5.4.6"),
+        ("d.test MX 10 192.0.2.99; d.test MX 20 192.0.2.7", "554 5.4.6"),
+    ]);
+    let refusing = Rules { mx_addresses: Choice::Refuse, ..rules() };
+    check_by(
+        &refusing,
+        &[
+            ("d.test MX 10 192.0.2.7", "550 5.4.4"),
+            ("d.test MX 10 192.0.2.7; d.test MX 20 a.test; a.test A 192.0.2.1", "192.0.2.1"),
+        ],
+    );
+    // The zone denies `d.test` when it is asked for its MX, and has an address for it.
+    let ask = |rules: Rules| {
+        let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
+        let mut search = Search::new(&hop, Arc::new(rules));
+        while let Some(question) = search.poll() {
+            let answer = match &question {
+                Question::Mx(_) => Answer::Mx(Answers::NoName),
+                Question::Addresses(_) => answer("d.test A 192.0.2.1", &question),
+            };
+            search.handle(&question, answer, 1);
+        }
+        search.found().unwrap().as_ref().map(Vec::len).map_err(|no| no.0.to_string())
+    };
+    assert_eq!(ask(rules()), Ok(1));
+    let bouncing = Rules { mx_nxdomain: Choice::Refuse, ..rules() };
+    assert_eq!(ask(bouncing), Err("550 5.1.2 there is no domain d.test".into()));
+}
+
+#[test]
+fn r226_private_addresses_of_strangers_are_used_by_setting_and_our_own_never() {
+    let private = [
+        "10.1.2.3",
+        "172.16.0.1",
+        "172.31.255.255",
+        "192.168.0.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "100.127.255.255",
+        "fd00::1",
+        "fe80::1",
+        "::ffff:10.0.0.1",
+    ];
+    let public = ["172.32.0.1", "100.63.255.255", "100.128.0.1", "192.0.2.1", "2001:db8::1"];
+    let refusing = || Rules { private_addresses: Choice::Refuse, ..rules() };
+    for address in private.iter().chain(&public) {
+        let zones = [
+            format!("d.test MX 10 a.test; a.test A {address}"),
+            format!("d.test MX 10 {address}"),
+            format!("d.test A {address}"),
+        ];
+        let off_limits = private.contains(address);
+        for zone in zones {
+            assert_eq!(found(&zone, "d.test"), *address, "{zone}");
+            let expected = if off_limits { "550 5.4.4" } else { address };
+            assert_eq!(found_by(refusing(), &zone, "d.test"), expected, "{zone}");
+        }
+    }
+    assert_eq!(found_by(refusing(), "", "[10.0.0.1]"), "550 5.4.4");
+    assert_eq!(found_by(refusing(), "", "[IPv6:fe80::1]"), "550 5.4.4");
+    check_by(
+        &refusing(),
+        &[
+            ("d.test MX 10 a.test; a.test A 10.0.0.1; a.test A 192.0.2.1", "192.0.2.1"),
+            (
+                "d.test MX 5 b.test; d.test MX 10 a.test; b.test A 10.0.0.1; a.test A 192.0.2.1",
+                "192.0.2.1",
+            ),
+            // What cannot be looked up now may be a public one.
+            (
+                "d.test MX 5 b.test; d.test MX 10 a.test; b.test A 10.0.0.1; a.test FAILS",
+                "451 4.4.3",
+            ),
+            ("d.test MX 10 a.test; a.test A 127.0.0.1", "554 5.4.6"),
+            ("d.test MX 10 a.test; a.test A 192.0.2.99", "554 5.4.6"),
+        ],
+    );
+    // Ours by setting: never a loop, whatever the setting says.
+    let ourselves = Ourselves { names: vec![], addresses: vec!["10.0.0.1".parse().unwrap()] };
+    for private_addresses in [Choice::Use, Choice::Refuse] {
+        let rules = Rules { ourselves: ourselves.clone(), private_addresses, ..rules() };
+        assert_eq!(found_by(rules, "d.test MX 1 a.test; a.test A 10.0.0.1", "d.test"), "554 5.4.6");
+    }
+    // An administrator's route may lead anywhere.
+    let hop = NextHop::Smtp(Host::Address("10.0.0.1".parse().unwrap()), 25);
+    let (search, _) = search_by(refusing(), "", &hop, 0);
+    assert!(search.found().unwrap().is_ok());
 }
 
 #[test]
@@ -276,9 +385,18 @@ fn message() -> Box<Message> {
 
 /// What each server does, by the last number of its address.
 fn attempt(zone: &str, servers: &[(&str, &str)]) -> (Vec<String>, Vec<Outcome>) {
+    attempt_knowing(&DeadAddresses::default(), zone, servers)
+}
+
+fn attempt_knowing(
+    dead: &DeadAddresses,
+    zone: &str,
+    servers: &[(&str, &str)],
+) -> (Vec<String>, Vec<Outcome>) {
     let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
     let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
-    let mut line = Line::new(&hop, message(), rules, config, Limits::default(), at(0));
+    let limits = Limits::default();
+    let mut line = Line::new(&hop, message(), rules, config, limits, dead.clone(), at(0));
     let (mut tried, mut outcomes) = (Vec::new(), Vec::new());
     while let Some(output) = line.poll() {
         match output {
@@ -356,10 +474,40 @@ fn the_addresses_of_one_attempt_are_bounded() {
 }
 
 #[test]
+fn r237_seven_dead_mail_servers_before_a_good_one_take_two_attempts() {
+    let mut zone = String::new();
+    for host in 1..9 {
+        zone += &format!("d.test MX {host} h{host}.test; h{host}.test A 192.0.2.{host};");
+    }
+    let good = "220 g\r\n250 g\r\n250 m\r\n250 r\r\n250 r\r\n354 go\r\n250 kept\r\n";
+    let hosts = |tried: Vec<String>| {
+        tried.iter().map(|peer| peer[..2].to_string()).collect::<Vec<_>>().join(" ")
+    };
+    for dying in ["silence", "421 busy\r\n", "554 no\r\n", "220 h\r\n451 later\r\n", ""] {
+        let names: Vec<String> = (1..8).map(|host| format!("h{host}.test")).collect();
+        let mut servers: Vec<_> = names.iter().map(|name| (name.as_str(), dying)).collect();
+        servers.push(("h8.test", good));
+        let dead = DeadAddresses::default();
+        let (tried, _) = attempt_knowing(&dead, &zone, &servers);
+        assert_eq!(hosts(tried), "h1 h2 h3 h4 h5");
+        let (tried, outcomes) = attempt_knowing(&dead, &zone, &servers);
+        assert_eq!(hosts(tried), "h1 h2 h6 h7 h8", "{dying:?}");
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Delivered { .. })));
+        // The best one has recovered.
+        servers[0].1 = good;
+        assert_eq!(hosts(attempt_knowing(&dead, &zone, &servers).0), "h1");
+        servers[0].1 = dying;
+        let (tried, _) = attempt_knowing(&dead, &zone, &servers);
+        assert_eq!(hosts(tried), "h1 h2 h3 h4 h8");
+    }
+}
+
+#[test]
 fn d158_a_unix_socket_that_is_not_there_defers() {
     let hop = NextHop::LmtpUnix("/run/lmtp".into());
     let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
-    let mut line = Line::new(&hop, message(), rules, config, Limits::default(), at(0));
+    let (limits, dead) = (Limits::default(), DeadAddresses::default());
+    let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
     let Some(Output::Connect(target)) = line.poll() else { panic!("it has an address") };
     assert_eq!(target.place, Where::Unix("/run/lmtp".into()));
     line.handle(Input::ConnectFailed("no such file or directory"), at(0));

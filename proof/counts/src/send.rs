@@ -9,7 +9,7 @@ use crate::house::{BUILD, House, SENDER, carry};
 use crate::meter::{Count, Meter, Part, outside};
 use crate::next_hop::NextHop;
 use bytes::{Bytes, BytesMut};
-use delivery::{Input, Limits, Line, Output, Rules};
+use delivery::{DeadAddresses, Input, Limits, Line, Output, Rules};
 use link::send::{Attempt, SenderEnd, SenderEvent};
 use smtp::client::{self, Config, Message};
 use std::sync::Arc;
@@ -60,6 +60,7 @@ struct Send {
     hop: Hop,
     end: SenderEnd,
     rules: Arc<Rules>,
+    dead: DeadAddresses,
     config: Arc<Config>,
     from_queue: BytesMut,
     to_queue: BytesMut,
@@ -85,6 +86,7 @@ impl Send {
             hop,
             end,
             rules: Arc::new(Rules::default()),
+            dead: DeadAddresses::default(),
             config: Arc::new(Config { helo: "mx.example.org".into(), ..Config::default() }),
             from_queue: BytesMut::new(),
             to_queue: BytesMut::new(),
@@ -164,7 +166,8 @@ impl Send {
     fn connect(&self, attempt: &Attempt, message: Box<Message>) -> Connection {
         let (rules, config) = (self.rules.clone(), self.config.clone());
         let now = self.house.now;
-        let line = Line::new(&attempt.hop, message, rules, config, Limits::default(), now);
+        let (limits, dead) = (Limits::default(), self.dead.clone());
+        let line = Line::new(&attempt.hop, message, rules, config, limits, dead, now);
         let (peer, said) = outside(|| NextHop::greet(self.hop.chunking));
         Connection { line, peer, said, messages: 0 }
     }

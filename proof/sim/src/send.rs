@@ -11,7 +11,7 @@ use crate::stage::{Event, Given, World, address_of, domain_of};
 use bytes::{Bytes, BytesMut};
 use delivery::resolve::{Answer, Answers, Mx};
 use delivery::route::Target;
-use delivery::{Input, Limits, Line, Ourselves, Output, Question, Rules};
+use delivery::{DeadAddresses, Input, Limits, Line, Ourselves, Output, Question, Rules};
 use link::send::{Attempt, SenderEnd, SenderEvent, UnderWay};
 use link::streams::Loss;
 use mail::{Enhanced, Instant, MessageId, NextHop, Outcome, Reply, Report, Stage};
@@ -76,6 +76,7 @@ pub struct Send {
     end: SenderEnd,
     rules: Arc<Rules>,
     config: Arc<client::Config>,
+    dead: DeadAddresses,
     connections: BTreeMap<u64, Connection>,
     next_connection: u64,
     waiting: BTreeMap<NextHop, VecDeque<Waiting>>,
@@ -100,6 +101,7 @@ impl Send {
             end: SenderEnd::new(BUILD, world.chance.u64(), capacity),
             rules: Arc::new(Rules { ourselves, ..Rules::default() }),
             config: Arc::new(client::Config { helo: "mx.test".into(), ..Default::default() }),
+            dead: DeadAddresses::default(),
             connections: BTreeMap::new(),
             next_connection: 0,
             waiting: BTreeMap::new(),
@@ -274,7 +276,8 @@ impl Send {
         }
         let Waiting { job, message } = first;
         let (rules, config) = (self.rules.clone(), self.config.clone());
-        let line = Line::new(hop, message, rules, config, Limits::default(), world.now());
+        let (limits, dead) = (Limits::default(), self.dead.clone());
+        let line = Line::new(hop, message, rules, config, limits, dead, world.now());
         self.next_connection += 1;
         let id = self.next_connection;
         let connection = Connection {

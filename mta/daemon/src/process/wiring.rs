@@ -70,7 +70,7 @@ pub fn send(
             helo: settings.hostname.as_str().into(),
             ..smtp::client::Config::default()
         }),
-        rules: Arc::new(delivery::Rules { ourselves, ..delivery::Rules::default() }),
+        rules: Arc::new(rules(settings, ourselves)),
         limits: delivery::Limits::default(),
         sockets: Arc::new(sockets),
         resolver: crate::resolve::Resolver::new(&crate::resolve::Sources {
@@ -80,5 +80,16 @@ pub fn send(
             timeout: settings.dns.timeout,
         }),
         journal,
+    }
+}
+
+fn rules(settings: &Settings, ourselves: delivery::Ourselves) -> delivery::Rules {
+    let choice = |used| if used { delivery::Choice::Use } else { delivery::Choice::Refuse };
+    delivery::Rules {
+        ourselves,
+        mx_addresses: choice(settings.dns.mx_addresses),
+        mx_nxdomain: choice(settings.dns.mx_nxdomain),
+        private_addresses: choice(settings.dns.private_addresses),
+        ..delivery::Rules::default()
     }
 }

@@ -149,6 +149,13 @@ pub const KNOBS: &[Knob] = knobs! {
     "dns.servers" = "[]", Text("a list of addresses, with or without a port"), "asked instead of those of resolv.conf", "the machine knows", "[\"127.0.0.1:5353\"]";
     "dns.timeout" = "\"5s\"", Time(1, 300), "for one answer of one server", "what resolv.conf(5) has", "\"2s\"";
 
+    "dns.mx_addresses" = "\"use\"", OneOf(&["use", "refuse"]), "MX records that hold an address where a host's name belongs: the address is used, or the record is passed over",
+        "Postfix uses them; without a better server the mail would bounce", "\"refuse\"";
+    "dns.mx_nxdomain" = "\"use\"", OneOf(&["use", "refuse"]), "a domain that does not exist by the answer about its MX: its own address is asked for, or its mail bounces",
+        "some load balancers deny a name that has an address; Postfix asks", "\"refuse\"";
+    "dns.private_addresses" = "\"use\"", OneOf(&["use", "refuse"]), "private and link-local addresses in MX records and address literals; routes go anywhere, and addresses of this host are never used",
+        "a domain of one's own may have a private server; where everyone outside is a stranger, refuse", "\"refuse\"";
+
     "queue.order" = "\"fair\"", OneOf(&["fair", "priority", "arrival", "destination", "modified", "id", "random", "none"]), "what goes first", "no sender and no destination keeps others waiting", "\"arrival\"";
     "queue.attempts_in_flight_max" = "1000", Count(1, 100_000), "attempts at once, over all destinations", "ten destinations at their full width", "200";
     "queue.bulk_bytes_min" = "\"256KiB\"", Bytes(K, 4095 * M), "messages from this size on wait behind smaller ones, but not for ever", "letters before parcels", "\"1MiB\"";

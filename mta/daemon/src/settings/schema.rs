@@ -325,7 +325,15 @@ fn spool(table: &Scope<'_>) -> Spool {
 }
 
 fn dns(table: &Scope<'_>) -> Dns {
-    Dns { servers: table.list("servers", forms::dns_server), timeout: table.time("timeout") }
+    // The words of the three: use, refuse.
+    let uses = |name| table.word(name, &[true, false]);
+    Dns {
+        servers: table.list("servers", forms::dns_server),
+        timeout: table.time("timeout"),
+        mx_addresses: uses("mx_addresses"),
+        mx_nxdomain: uses("mx_nxdomain"),
+        private_addresses: uses("private_addresses"),
+    }
 }
 
 fn queue(table: &Scope<'_>) -> Queue {

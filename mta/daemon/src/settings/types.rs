@@ -296,6 +296,12 @@ pub struct Dns {
     pub servers: Vec<SocketAddr>,
     /// For one answer of one server.
     pub timeout: Duration,
+    /// MX records that hold an address are used.
+    pub mx_addresses: bool,
+    /// The address of a domain is asked for although its MX lookup said NXDOMAIN.
+    pub mx_nxdomain: bool,
+    /// Private and link-local addresses in MX records and literals are used.
+    pub private_addresses: bool,
 }
 
 /// `[queue]`.

@@ -1,5 +1,5 @@
 //! Where the DNS sends mail, and what becomes of it when the DNS lies, fails or is silent: the
-//! faults D161 to D168, and D174 and D175, by number, with the whole mailer.
+//! faults D161 to D168, D174, D175, R226, R237 and R238, by number, with the whole mailer.
 //!
 //! Must never ask a name server outside this machine.
 

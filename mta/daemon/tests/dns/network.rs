@@ -8,6 +8,8 @@ use std::process::Command;
 
 /// Of each of these any address can be listened at, without being an interface's.
 pub const NET: &str = "198.51.100.0/24";
+/// The same, private and link-local.
+pub const PRIVATE_NETS: [&str; 2] = ["10.99.0.0/24", "169.254.9.0/24"];
 /// Addresses of the interface.
 pub const OWN: [&str; 3] = ["203.0.113.5/32", "2001:db8::2/128", "2001:db8::99/128"];
 
@@ -21,7 +23,9 @@ pub fn own() -> bool {
     let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
     assert_eq!(result, 0, "unshare: {}", std::io::Error::last_os_error());
     ip("link set lo up");
-    ip(&format!("route add local {NET} dev lo"));
+    for net in [NET].iter().chain(&PRIVATE_NETS) {
+        ip(&format!("route add local {net} dev lo"));
+    }
     for address in OWN {
         ip(&format!("address add {address} dev lo"));
     }

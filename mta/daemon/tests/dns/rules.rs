@@ -90,10 +90,8 @@ fn d163_odd_mail_servers_are_used_by_rule_and_many_are_not_all_asked() {
         alias.test MX 10 www.test
         www.test CNAME good.test
         good.test A 198.51.100.1
-        text.test MX 10 198.51.100.1
         gone.test MX 10 nobody.test
         some.test MX 10 nobody.test
-        some.test MX 15 198.51.100.1
         some.test MX 20 good.test
         wide.test MX 10 wide-host.test
         ",
@@ -106,13 +104,30 @@ fn d163_odd_mail_servers_are_used_by_rule_and_many_are_not_all_asked() {
     let tables = crate::HURRY;
     let Some(world) = World::start(&zone, &["198.51.100.1"], tables) else { return };
     world.arrives(&[("alias.test", 0), ("some.test", 0)]);
-    world.bounces(&[("text.test", "5.4.4"), ("gone.test", "5.4.4")]);
+    world.bounces(&[("gone.test", "5.4.4")]);
     // None of them listens; how many are looked up and tried is bounded.
     let before = world.dns.questions();
     world.waits(&["many.test", "wide.test"]);
     let questions = world.dns.questions() - before;
     assert!(questions < 150, "{questions} questions for two messages");
     world.daemon.works();
+}
+
+#[test]
+fn r237_a_good_mail_server_behind_seven_dead_ones_is_reached_by_the_second_attempt() {
+    let mut zone = String::new();
+    for number in 1..9 {
+        zone += &format!("deep.test MX {number}0 h{number}.test\n");
+        zone += &format!("h{number}.test A 198.51.100.{}\n", 100 + number);
+    }
+    let Some(world) = World::start(&zone, &["198.51.100.108"], crate::HURRY) else { return };
+    world.arrives(&[("deep.test", 0)]);
+    let log = world.daemon.log();
+    let attempts: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("<b@deep.test>") && line.contains("\"attempt\""))
+        .collect();
+    assert_eq!(attempts.len(), 2, "{attempts:#?}");
 }
 
 #[test]
@@ -144,4 +159,74 @@ fn d166_a_domain_that_does_not_exist_bounces_and_one_dead_name_of_two_does_not()
         ("dangling.test", "5.1.2"),
     ]);
     world.arrives(&[("half.test", 0)]);
+}
+
+/// A server that denies a name when it is asked for its MX, although it has an address for it.
+const BALANCER: &str = "
+    balancer.test MX-CODE 3
+    balancer.test A 198.51.100.1
+    text.test MX 10 198.51.100.1
+    both.test MX 10 198.51.100.1
+    both.test MX 20 good.test
+    good.test A 198.51.100.2
+    ourselves.test MX 10 127.0.0.1
+    circle.test CNAME elcric.test
+    elcric.test CNAME circle.test
+";
+
+#[test]
+fn r238_an_address_as_mx_and_a_denied_name_with_an_address_get_their_mail() {
+    let hops = &["198.51.100.1", "198.51.100.2"];
+    let Some(world) = World::start(BALANCER, hops, "") else { return };
+    world.arrives(&[("balancer.test", 0), ("text.test", 0), ("both.test", 0)]);
+    world.bounces(&[
+        ("ourselves.test", "5.4.6"),
+        ("nobody.test", "5.1.2"),
+        ("circle.test", "5.1.2"),
+    ]);
+}
+
+#[test]
+fn r238_by_setting_they_do_not() {
+    let tables = "mx_addresses = \"refuse\"\nmx_nxdomain = \"refuse\"\n";
+    let hops = &["198.51.100.1", "198.51.100.2"];
+    let Some(world) = World::start(BALANCER, hops, tables) else { return };
+    world.bounces(&[("balancer.test", "5.1.2"), ("text.test", "5.4.4")]);
+    world.arrives(&[("both.test", 1)]);
+    assert!(world.hops[0].seen(|seen| seen.connections.is_empty()));
+}
+
+/// At private addresses of this machine's network, which it does not know for its own.
+const PRIVATE: &str = "
+    private.test MX 10 mx.private.test
+    mx.private.test A 10.99.0.1
+    both.test MX 10 mx.private.test
+    both.test MX 20 good.test
+    good.test A 198.51.100.1
+    link.test A 169.254.9.9
+    own.test MX 10 mx.own.test
+    mx.own.test A 203.0.113.5
+    loopback.test MX 10 127.0.0.2
+";
+
+#[test]
+fn r226_private_mail_servers_are_used_and_our_own_addresses_are_not() {
+    let hops = &["198.51.100.1", "10.99.0.1", "169.254.9.9", "203.0.113.5"];
+    let Some(world) = World::start(PRIVATE, hops, "[[listen]]\naddress = \"*:2526\"\n") else {
+        return;
+    };
+    world.arrives(&[("private.test", 1), ("both.test", 1), ("link.test", 2)]);
+    world.bounces(&[("own.test", "5.4.6"), ("loopback.test", "5.4.6")]);
+    assert!(world.hops[3].seen(|seen| seen.connections.is_empty()));
+}
+
+#[test]
+fn r226_by_setting_private_mail_servers_are_not_used() {
+    let tables = "private_addresses = \"refuse\"\n[[route]]\ndomain = \"routed.test\"\n\
+                  to = \"smtp:10.99.0.1:25\"\n";
+    let hops = &["198.51.100.1", "10.99.0.1", "169.254.9.9"];
+    let Some(world) = World::start(PRIVATE, hops, tables) else { return };
+    world.bounces(&[("private.test", "5.4.4"), ("link.test", "5.4.4")]);
+    world.arrives(&[("both.test", 0), ("routed.test", 1)]);
+    assert!(world.hops[2].seen(|seen| seen.connections.is_empty()));
 }

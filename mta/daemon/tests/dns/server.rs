@@ -20,6 +20,8 @@ pub enum Fact {
     Alias(String),
     /// SERVFAIL, REFUSED and so on, to whatever is asked.
     Code(u8),
+    /// The same, only to questions about its MX.
+    MxCode(u8),
     /// No answer at all.
     Silence,
     /// Cut short, and nobody answers by TCP.
@@ -44,7 +46,7 @@ pub struct Server {
 
 impl Server {
     /// Serves this zone, a line for each fact: `name MX 10 host`, `name A address`,
-    /// `name CNAME host`, `name CODE 2`, `name SILENCE`, `name TRUNCATED`, `name LAME`,
+    /// `name CNAME host`, `name CODE 2`, `name MX-CODE 3`, `name SILENCE`, `name TRUNCATED`, `name LAME`,
     /// `name TTL 0`.
     pub fn start(lines: &str) -> Server {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -92,6 +94,7 @@ impl Server {
                 "A" | "AAAA" => Fact::Address(words[2].parse().unwrap()),
                 "CNAME" => Fact::Alias(words[2].into()),
                 "CODE" => Fact::Code(number(2) as u8),
+                "MX-CODE" => Fact::MxCode(number(2) as u8),
                 "SILENCE" => Fact::Silence,
                 "TRUNCATED" => Fact::Truncated,
                 "LAME" => Fact::Lame,
@@ -133,6 +136,7 @@ impl Server {
         for fact in facts {
             match fact {
                 Fact::Code(code) => reply[3] |= code,
+                Fact::MxCode(code) if kind == MX => reply[3] |= code,
                 Fact::Silence => return None,
                 Fact::Truncated if udp => reply[2] |= 2,
                 Fact::Truncated => return None,

@@ -58,7 +58,8 @@ pub async fn run(office: Rc<Office>, hop: NextHop, number: u64, slot: Rc<Slot>, 
     let messages_max = job.attempt.messages_per_connection_max.max(1);
     let setup = &office.setup;
     let (rules, config) = (setup.rules.clone(), setup.client.clone());
-    let line = Line::new(&hop, message, rules, config, setup.limits, now);
+    let dead = office.dead.clone();
+    let line = Line::new(&hop, message, rules, config, setup.limits, dead, now);
     let mut connection = Connection {
         office: Rc::clone(&office),
         now,

@@ -96,6 +96,8 @@ pub struct Office {
     pub ended: Notify,
     journal: RefCell<Box<dyn super::Journal>>,
     destinations: RefCell<HashMap<NextHop, Destination>>,
+    /// Addresses of next hops that did not take us in.
+    pub dead: delivery::DeadAddresses,
     /// Next hops that wait for a connection because there were too many over all.
     starved: RefCell<VecDeque<NextHop>>,
     slots: RefCell<HashMap<u64, Rc<Slot>>>,
@@ -120,6 +122,7 @@ impl Office {
             ended: Notify::new(),
             journal: RefCell::new(journal),
             destinations: RefCell::default(),
+            dead: delivery::DeadAddresses::default(),
             starved: RefCell::default(),
             slots: RefCell::default(),
             slot_next: Cell::new(0),
