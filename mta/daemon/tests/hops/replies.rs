@@ -103,6 +103,11 @@ fn r234_lines_of_one_class_and_empty_lines_before_a_reply_decide() {
     ]);
     let notice = place.daemon.wait_in_mailbox("s0", "Action: failed");
     assert!(notice.contains("Diagnostic-Code: smtp; 551 5.1.6 5.1.1 no moved\n"), "{notice}");
+    // The log marks what nobody but us has said.
+    for line in place.attempts() {
+        let ours = line["reply"].as_str().unwrap().contains("broke the protocol");
+        assert_eq!(line["reply_by"] == "us", ours, "{line}");
+    }
 }
 
 fn anonymous_bytes(pid: u32) -> u64 {

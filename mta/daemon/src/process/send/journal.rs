@@ -25,7 +25,8 @@ pub fn write(log: &Log, ended: &Ended<'_>) {
             Outcome::Deferred(_) => ("deferred", 4),
             Outcome::Failed(_) => ("failed", 5),
         };
-        log.event(Verb::Attempt)
+        let event = log
+            .event(Verb::Attempt)
             .id(attempt.message)
             .from(&attempt.sender)
             .to_each()
@@ -35,8 +36,10 @@ pub fn write(log: &Log, ended: &Ended<'_>) {
             .delays(&delays)
             .dsn(report.reply.enhanced.unwrap_or(Enhanced(class, 0, 0)))
             .status(status)
-            .reply(&report.reply)
-            .emit_to(group.iter().map(|(recipient, _)| &recipient.address));
+            .reply(&report.reply);
+        // Our own words must not pass for the peer's.
+        let event = if report.from_peer { event } else { event.text("reply_by", "us") };
+        event.emit_to(group.iter().map(|(recipient, _)| &recipient.address));
     }
 }
 
