@@ -1,10 +1,11 @@
-//! `cargo xtask ci | tidy | knobs | bounds | faults | counts | swarm | canary | fuzz | mutants`: what keeps the house in
-//! order.
+//! `cargo xtask ci | tidy | knobs | bounds | faults | counts | swarm | canary | fuzz | bounces | mutants`: what keeps the
+//! house in order.
 //!
 //! Must never be needed to build or to run Posthaste.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod bounces;
 mod bounds;
 mod canary;
 mod ci;
@@ -55,6 +56,8 @@ enum Task {
     Swarm(swarm::Swarm),
     /// Build the simulator with one known bug at a time; it must find each
     Canary(canary::Chosen),
+    /// Show our bounces to a program that reads bounces, if it is installed
+    Bounces,
     /// Search for inputs that break a parser or a decoder; print what was run, reached and found
     Fuzz(fuzz::Options),
     /// Change one thing at a time in a crate; its tests or the simulator's must notice
@@ -79,6 +82,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Ci { without_deny } => ci::run(&root, without_deny),
         Task::Tidy => tidy::run(&root).map(|()| true),
         Task::Knobs => knobs::write(&root).map(|()| true),
+        Task::Bounces => bounces::run(&root).map(|()| true),
         Task::Bounds => bounds::write(&root).map(|()| true),
         Task::Fuzz(options) => fuzz::run(&root, &options),
         Task::Faults { check: true } => faults::check(&root).map(|()| true),

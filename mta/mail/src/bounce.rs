@@ -23,6 +23,8 @@ use text::{harmless, is_clean};
 pub enum Kind {
     /// These recipients will never get it.
     Failed,
+    /// The same, because it has been tried for too long. The evidence is that of the last attempt.
+    Expired,
     /// They have not got it yet; it will be tried again.
     Delayed,
     /// They were handed to a server that will send no notice (RFC 3461 5.2.2).
@@ -36,6 +38,8 @@ pub enum Kind {
 pub enum Part {
     /// All of it.
     Whole,
+    /// Its first lines, up to so many bytes.
+    Start(usize),
     /// Its headers only.
     Headers,
 }
@@ -60,9 +64,11 @@ pub struct Notice<'a> {
     pub part: Part,
     /// The original message, or at least its headers, CRLF as it was received.
     pub original: &'a [u8],
+    /// The size of the original message.
+    pub original_bytes: u64,
     /// The time of the notice and of the last attempt.
     pub now: Wall,
-    /// Until when it will be tried (`Delayed`).
+    /// Until when it will be tried (`Delayed`), or was (`Expired`).
     pub retry_until: Option<Wall>,
 }
 
@@ -107,17 +113,22 @@ struct Told {
     is_cut: bool,
 }
 
-/// How much of a message of `bytes` a notice returns (RFC 3461 4.3): all of it only in a bounce,
-/// where the sender did not ask for headers only, and only up to `bounce_bytes_max`.
-pub fn part(kind: Kind, envelope: &Envelope, bytes: u64, bounce_bytes_max: u64) -> Part {
-    let wanted = kind == Kind::Failed && envelope.ret != Some(Ret::Headers);
-    if wanted && bytes <= bounce_bytes_max { Part::Whole } else { Part::Headers }
+/// How much of a message of `bytes` a notice returns (RFC 3461 4.3 and 6.2): more than its headers
+/// only in a bounce whose sender did not ask for headers only, and no more than
+/// `original_bytes_max`.
+pub fn part(kind: Kind, envelope: &Envelope, bytes: u64, original_bytes_max: u64) -> Part {
+    let is_bounce = matches!(kind, Kind::Failed | Kind::Expired);
+    match is_bounce && envelope.ret != Some(Ret::Headers) {
+        false => Part::Headers,
+        true if bytes <= original_bytes_max => Part::Whole,
+        true => Part::Start(usize::try_from(original_bytes_max).unwrap_or(usize::MAX)),
+    }
 }
 
 /// Whether a recipient's NOTIFY asks for such a notice (RFC 3461 4.1).
 pub fn is_wanted(kind: Kind, notify: Notify) -> bool {
     match kind {
-        Kind::Failed => notify.failure(),
+        Kind::Failed | Kind::Expired => notify.failure(),
         Kind::Delayed => notify.delay(),
         Kind::Relayed | Kind::Delivered => notify.success(),
     }
@@ -233,9 +244,9 @@ impl Form {
 }
 
 fn assemble(notice: &Notice<'_>, sender: &Address, told: Told, form: Form) -> Vec<u8> {
-    let words = words::words(notice, &told, form);
-    let status = status::status(notice, &told);
     let original = original_part(notice, form);
+    let words = words::words(notice, &told, original.returned, form);
+    let status = status::status(notice, &told);
     let name = name(notice);
     let boundary = boundary(&name, [words.as_bytes(), status.as_bytes(), &original.body]);
     let mut out = head(notice, sender, &name, &boundary, form).into_bytes();
@@ -245,7 +256,7 @@ fn assemble(notice: &Notice<'_>, sender: &Address, told: Told, form: Form) -> Ve
     };
     part(words::headers(&words, form), &words::encode(words, form));
     part(status::headers(&status, form), status.as_bytes());
-    let OriginalPart { headers, body } = original;
+    let OriginalPart { headers, body, .. } = original;
     part(headers, &body);
     out.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
     out
@@ -279,6 +290,7 @@ fn head(notice: &Notice<'_>, sender: &Address, name: &str, boundary: &str, form:
 fn name(notice: &Notice<'_>) -> String {
     let word = match notice.kind {
         Kind::Failed => "failed",
+        Kind::Expired => "expired",
         Kind::Delayed => "delayed",
         Kind::Relayed => "relayed",
         Kind::Delivered => "delivered",

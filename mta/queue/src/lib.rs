@@ -23,7 +23,7 @@ mod shelf;
 
 pub use dispatch::SenderKey;
 pub use parts::Parts;
-pub use reads::{Read, ReadDone, ReadFor, perform};
+pub use reads::{NOTICE_BYTES_MAX, Read, ReadDone, ReadFor, perform};
 pub use restore::Restore;
 
 use bytes::{Bytes, BytesMut};
@@ -49,7 +49,7 @@ pub struct Settings {
     pub routes: policy::Routes,
     /// For the scheduler.
     pub scheduler: scheduler::Settings,
-    /// A bounce returns a message whole up to this many bytes, beyond it the headers.
+    /// Bytes of the original that a bounce returns; at most `NOTICE_BYTES_MAX`.
     pub bounce_bytes_max: u64,
     /// Memory for messages at hand.
     pub shelf_bytes_max: usize,

@@ -16,8 +16,8 @@ use spool::{Plan, ReadError, StoredMessage, read_chunk, read_message};
 use std::rc::Rc;
 use world::Disk;
 
-/// Bytes of a message that a notice can need: its headers, or all of a small one.
-const NOTICE_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a message that a notice can need: its headers, and as much of it as a bounce may return.
+pub const NOTICE_BYTES_MAX: u64 = 1 << 20;
 
 /// What a message is read for.
 #[derive(Debug)]

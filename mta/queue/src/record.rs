@@ -377,7 +377,8 @@ impl Queue {
         now: Now,
     ) -> (Option<Bounce>, usize) {
         let kind = match kind {
-            NoticeKind::Failed | NoticeKind::Expired => Kind::Failed,
+            NoticeKind::Failed => Kind::Failed,
+            NoticeKind::Expired => Kind::Expired,
             NoticeKind::Delayed => Kind::Delayed,
             NoticeKind::Relayed => Kind::Relayed,
             NoticeKind::Delivered => Kind::Delivered,
@@ -400,8 +401,10 @@ impl Queue {
             recipients: if is_bare { &bare } else { recipients },
             part,
             original: if is_bare { &[] } else { original },
+            original_bytes: opened.bytes,
             now: now.wall,
-            retry_until: (kind == Kind::Delayed).then(|| envelope.arrived + expire),
+            retry_until: matches!(kind, Kind::Delayed | Kind::Expired)
+                .then(|| envelope.arrived + expire),
         })
     }
 

@@ -240,18 +240,21 @@ impl Scheduler {
         last.unwrap_or_else(|| here(Reply::new(451, Enhanced(4, 4, 7), "not tried yet"), ""))
     }
 
-    /// The report of a recipient that is given up (RFC 3463 3.5: X.4.7, delivery time expired).
+    /// The evidence about a recipient that is given up: the last report.
     fn last_word(&self, message: u32, index: u32) -> Report {
         if self.messages[message].has(DELETED) {
             return here(Reply::new(554, Enhanced(5, 7, 1), "deleted by an operator"), "");
         }
+        let last = self.last_reply(message, index).cloned();
+        last.unwrap_or_else(|| here(Reply::new(554, Enhanced(5, 4, 7), "it was never tried"), ""))
+    }
+
+    /// What an operator reads about a recipient that is given up and that nobody is told of
+    /// (RFC 3463 3.5: X.4.7, delivery time expired).
+    pub(crate) fn expired(&self, last: &Report) -> Report {
         let time = in_words(self.settings.retry.expire);
-        let (last, peer) = match self.last_reply(message, index) {
-            Some(report) => (format!("the last reply was: {}", report.reply), &*report.peer),
-            None => ("it was never tried".to_owned(), ""),
-        };
-        let text = format!("not delivered in {time}, given up; {last}");
-        here(Reply::new(554, Enhanced(5, 4, 7), text), peer)
+        let text = format!("not delivered in {time}, given up; the last reply was: {}", last.reply);
+        here(Reply::new(554, Enhanced(5, 4, 7), text), &last.peer)
     }
 }
 

@@ -156,14 +156,15 @@ impl Scheduler {
         for (index, report) in failed {
             let wanted = self.recipient_mut(message, index).notify.failure();
             self.finish(message, index);
-            let to = if !wanted || flags & (NULL_SENDER | DELETED) != 0 {
-                &mut silent
+            if !wanted || flags & (NULL_SENDER | DELETED) != 0 {
+                let deleted = flags & DELETED != 0;
+                let expired = kind == NoticeKind::Expired && !deleted;
+                silent.push((index, if expired { self.expired(&report) } else { report }));
             } else if report.is_loop_here() {
-                &mut loops
+                loops.push((index, report));
             } else {
-                &mut told
-            };
-            to.push((index, report));
+                told.push((index, report));
+            }
         }
         if !told.is_empty() {
             record.tell(kind, told);

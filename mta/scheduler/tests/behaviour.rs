@@ -107,8 +107,9 @@ fn waits_grow_by_the_factor_and_the_message_expires_once_with_its_last_reply() {
     assert_eq!(kinds(&record), ["failed", "retire"]);
     let notice = &record.notices[0];
     let reply = &notice.recipients[0].1.reply;
-    assert_eq!((notice.kind, reply.enhanced), (NoticeKind::Expired, Some(Enhanced(5, 4, 7))));
-    assert!(reply.text.contains("5 days") && reply.text.contains("450 4.0.0 try again later"));
+    // The evidence is what the peer said last; `mail::bounce` says that the time is over.
+    assert_eq!(notice.kind, NoticeKind::Expired);
+    assert_eq!(reply.to_string(), "450 4.0.0 try again later");
     assert_eq!(bench.now.wall.since(start().wall).as_secs(), 5 * 86_400);
 }
 

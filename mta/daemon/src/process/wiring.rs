@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 /// Memory in the queue process for messages that are about to be tried.
 const SHELF_BYTES_MAX: usize = 16 << 20;
-/// A bounce returns a message whole up to this many bytes, beyond it the headers.
-const BOUNCE_BYTES_MAX: u64 = 50_000;
 /// Attempts that one sending process takes at once, beyond its connections.
 const ATTEMPTS_SLACK: u32 = 2;
 
@@ -39,7 +37,7 @@ pub fn queue(handed: &Handed) -> queue::Settings {
         postmaster: Address::parse(&postmaster, true).expect("a host name makes a domain"),
         routes: settings.routes(&handed.surroundings),
         scheduler: settings.scheduler(),
-        bounce_bytes_max: BOUNCE_BYTES_MAX,
+        bounce_bytes_max: settings.bounce.original_bytes_max,
         shelf_bytes_max: SHELF_BYTES_MAX,
         credit_bytes: settings.limits.session_memory_bytes_max,
         receivers: u16::try_from(settings.processes.receive).unwrap_or(u16::MAX),

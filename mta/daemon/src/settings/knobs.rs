@@ -113,6 +113,9 @@ pub const KNOBS: &[Knob] = knobs! {
     "retry.expire" = "\"5d\"", Time(2, 365 * DAY), "a message this old is bounced", "RFC 5321 4.5.4.1: at least four to five days", "\"2d\"";
     "retry.delay_notice" = "\"4h\"", Time(0, 364 * DAY), "a sender hears of a delay after this; 0 is never", "half a working day", "\"0\"";
 
+    "bounce.original_bytes_max" = "50000", Bytes(0, M), "bytes of the original that a bounce returns, unless its sender asked for the headers only; the rest is cut",
+        "people recognise their mail; as in Postfix (bounce_size_limit)", "\"200kB\"";
+
     "limits.message_bytes_max" = "\"50MiB\"", Bytes(64 * K, 4095 * M), "size of a message (SIZE of RFC 1870)",
         "what the large providers take, with room for headers", "\"10MB\"";
     "limits.header_bytes_max" = "\"1MiB\"", Bytes(16 * K, G), "size of a message's header section", "far above all that is honest", "\"100kB\"";

@@ -56,6 +56,7 @@ fn checked(top: &Scope<'_>, system: &System) -> Option<Settings> {
         retry: retry(&top.table("retry")),
         processes: processes(&top.table("processes")),
         dns: dns(&top.table("dns")),
+        bounce: Bounce { original_bytes_max: top.table("bounce").whole("original_bytes_max", 0) },
         queue: queue(&top.table("queue")),
         log: log(&top.table("log")),
         limits,

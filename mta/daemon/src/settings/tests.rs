@@ -535,3 +535,11 @@ fn n116_what_is_missing_around_us_is_empty() {
     assert_eq!(found.mail_group, Some(8));
     assert!(Surroundings::collect(root.path(), false).accounts.is_empty());
 }
+
+#[test]
+fn r235_a_bounce_may_return_as_much_of_the_original_as_is_read_for_it() {
+    let knob = super::knobs::knob("bounce.original_bytes_max").unwrap();
+    assert_eq!(knob.range, super::knobs::Range::Bytes(0, queue::NOTICE_BYTES_MAX));
+    let settings = good("[bounce]\noriginal_bytes_max = \"1MiB\"");
+    assert_eq!(settings.bounce.original_bytes_max, queue::NOTICE_BYTES_MAX);
+}

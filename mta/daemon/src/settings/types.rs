@@ -38,6 +38,8 @@ pub struct Settings {
     pub spool: Spool,
     /// Whom we ask for names.
     pub dns: Dns,
+    /// `[bounce]`.
+    pub bounce: Bounce,
     /// In what order the queue is worked.
     pub queue: Queue,
     /// What is written about it.
@@ -302,6 +304,13 @@ pub struct Dns {
     pub mx_nxdomain: bool,
     /// Private and link-local addresses in MX records and literals are used.
     pub private_addresses: bool,
+}
+
+/// `[bounce]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounce {
+    /// Bytes of the original that a bounce returns.
+    pub original_bytes_max: u64,
 }
 
 /// `[queue]`.

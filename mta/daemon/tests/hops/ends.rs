@@ -191,3 +191,46 @@ fn d176_an_idle_connection_that_the_hop_closed_is_replaced_at_once() {
     }
     assert_eq!(place.daemon.summary()["destinations_backing_off"], 0, "{:?}", begun.elapsed());
 }
+
+#[test]
+fn r235_an_expired_message_is_told_of_with_what_the_peer_said_last_and_returned_up_to_a_setting() {
+    let later = vec![("RCPT", "451 4.2.0 Try again later\r\n"); 50];
+    let hops =
+        [Hop::start(PLAIN, &later), Hop::start(PLAIN, &[("RCPT", "550 No such user here\r\n")])];
+    let route = |(number, hop): (usize, &Hop)| {
+        format!("[[route]]\ndomain = \"c{number}.test\"\nto = \"smtp:127.0.0.1:{}\"\n", hop.port)
+    };
+    let setup = Setup {
+        routes: hops.iter().enumerate().map(route).collect(),
+        tables: format!("{HURRY}expire = \"4s\"\n[bounce]\noriginal_bytes_max = 100000\n"),
+        ..Setup::default()
+    };
+    let daemon = Daemon::start(setup);
+    let long = format!("Subject: x\r\n\r\n{}", "0123456789abcdef\r\n".repeat(11_111));
+    let send = |user: &str, to: &str, parameters: &str, body: &str| {
+        let mut client = Client::ready(daemon.port);
+        client.ask(&format!("MAIL FROM:<{user}@local.test>{parameters}"), 250);
+        client.ask(&format!("RCPT TO:<{to}>"), 250);
+        client.ask("DATA", 354);
+        client.send(format!("{body}.\r\n"));
+        client.expect(250);
+    };
+    let users = [token("r235"), token("r235")];
+    send(&users[0], "b@c0.test", "", "Subject: x\r\n\r\nbody\r\n");
+    send(&users[1], "b@c1.test", " RET=FULL", &long);
+    let notice = daemon.wait_in_mailbox(&users[0], "Action: failed");
+    for field in [
+        "Status: 5.4.7\n",
+        "Remote-MTA: dns; 127.0.0.1\n",
+        "Diagnostic-Code: smtp; 451 4.2.0 Try again later\n",
+        ": delivery time expired\n",
+        " said (in reply to RCPT TO command):\n",
+    ] {
+        assert!(notice.contains(field), "{field} in {notice}");
+    }
+    let notice = daemon.wait_in_mailbox(&users[1], "Action: failed");
+    assert!(notice.contains("Diagnostic-Code: smtp; 550 No such user here\n"), "{notice:.3000}");
+    assert!(notice.contains("are attached, the rest is cut."), "{notice:.3000}");
+    let returned = notice.matches("0123456789abcdef\n").count() * 18;
+    assert!((90_000..=100_000).contains(&returned), "{returned} bytes");
+}

@@ -11,26 +11,54 @@ pub(super) struct OriginalPart {
     pub headers: String,
     /// Its body, encoded.
     pub body: Vec<u8>,
+    /// What it holds.
+    pub returned: Returned,
+}
+
+/// How much of the original came back in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Returned {
+    /// All of it.
+    Whole,
+    /// So many bytes.
+    Start(usize),
+    /// Its headers.
+    Headers,
 }
 
 pub(super) fn original_part(notice: &Notice<'_>, form: Form) -> OriginalPart {
     let headers = headers_of(notice.original);
+    let (content, returned) = match notice.part {
+        Part::Whole => (notice.original, Returned::Whole),
+        Part::Start(bytes_max) => match start_of(notice.original, bytes_max) {
+            // More than the headers and the empty line after them.
+            start if start.len() > headers.len() + 2 => (start, Returned::Start(start.len())),
+            _ => (headers, Returned::Headers),
+        },
+        Part::Headers => (headers, Returned::Headers),
+    };
     // `message/rfc822` must not be encoded (RFC 2046 5.2.1), so a message with lines that no
-    // server need take is returned without its body.
-    let whole = notice.part == Part::Whole && is_clean(notice.original);
-    match form {
-        Form::Ascii if whole => part("message/rfc822", notice.original, Encoding::None),
-        Form::Ascii if is_clean(headers) => part("text/rfc822-headers", headers, Encoding::None),
-        Form::Ascii => part("text/rfc822-headers", headers, Encoding::Quoted),
-        Form::Utf8 if whole => part("message/global", notice.original, Encoding::None),
-        Form::Utf8 if is_clean(headers) => part("message/global-headers", headers, Encoding::None),
-        Form::Utf8 => part("message/global-headers", headers, Encoding::Base64),
-        // RFC 6532 3.7: `message/global`, unlike `message/rfc822`, may be encoded.
-        Form::Utf8Encoded if notice.part == Part::Whole => {
-            part("message/global", notice.original, Encoding::Base64)
-        }
-        Form::Utf8Encoded => part("message/global-headers", headers, Encoding::Base64),
+    // server need take is returned without its body. RFC 6532 3.7: `message/global` may be encoded.
+    let (kind, encoding) = match form {
+        Form::Ascii => ("message/rfc822", Encoding::None),
+        Form::Utf8 => ("message/global", Encoding::None),
+        Form::Utf8Encoded => ("message/global", Encoding::Base64),
+    };
+    let as_it_is = form == Form::Utf8Encoded || is_clean(content);
+    if returned == Returned::Headers || !as_it_is {
+        return headers_part(headers, form);
     }
+    part(kind, content, encoding, returned)
+}
+
+fn headers_part(headers: &[u8], form: Form) -> OriginalPart {
+    let (kind, encoding) = match form {
+        Form::Ascii if is_clean(headers) => ("text/rfc822-headers", Encoding::None),
+        Form::Ascii => ("text/rfc822-headers", Encoding::Quoted),
+        Form::Utf8 if is_clean(headers) => ("message/global-headers", Encoding::None),
+        Form::Utf8 | Form::Utf8Encoded => ("message/global-headers", Encoding::Base64),
+    };
+    part(kind, headers, encoding, Returned::Headers)
 }
 
 enum Encoding {
@@ -39,14 +67,20 @@ enum Encoding {
     Base64,
 }
 
-fn part(kind: &str, content: &[u8], encoding: Encoding) -> OriginalPart {
+fn part(kind: &str, content: &[u8], encoding: Encoding, returned: Returned) -> OriginalPart {
     let (name, body) = match encoding {
         Encoding::None => (as_it_is(content), content.to_vec()),
         Encoding::Quoted => ("quoted-printable", quoted_printable(content)),
         Encoding::Base64 => ("base64", base64(content)),
     };
     let headers = format!("Content-Type: {kind}\r\nContent-Transfer-Encoding: {name}\r\n");
-    OriginalPart { headers, body }
+    OriginalPart { headers, body, returned }
+}
+
+/// The whole lines among the first bytes of a message.
+fn start_of(original: &[u8], bytes_max: usize) -> &[u8] {
+    let start = &original[..original.len().min(bytes_max)];
+    &start[..start.windows(2).rposition(|window| window == b"\r\n").map_or(0, |at| at + 2)]
 }
 
 /// The headers of a message without the empty line after them; of a message that was cut inside

@@ -51,18 +51,29 @@ pub(super) fn recipient(
     if let Some(host) = remote_mta(report) {
         fold(out, "Remote-MTA", &format!("dns; {host}"));
     }
-    let kind = if report.from_peer { "smtp" } else { "x-posthaste" };
-    let reply = harmless(&report.reply.to_string(), form == Form::Utf8);
-    fold(out, "Diagnostic-Code", &format!("{kind}; {}", bounded(&reply, reply_bytes_max)));
+    let diagnosis = harmless(&diagnosis(notice.kind, report), form == Form::Utf8);
+    fold(out, "Diagnostic-Code", &bounded(&diagnosis, reply_bytes_max));
     fold(out, "Last-Attempt-Date", &rfc5322_date(notice.now));
     if let (Kind::Delayed, Some(until)) = (notice.kind, notice.retry_until) {
         fold(out, "Will-Retry-Until", &rfc5322_date(until));
     }
 }
 
+/// The reply, which is of type `smtp` only if a peer said it, and then is nothing else
+/// (RFC 3464 2.3.6).
+fn diagnosis(kind: Kind, report: &Report) -> String {
+    match (report.from_peer, kind) {
+        (true, _) => format!("smtp; {}", report.reply),
+        (false, Kind::Expired) => {
+            format!("x-posthaste; 554 {EXPIRED} delivery time expired; {}", report.reply.text)
+        }
+        (false, _) => format!("x-posthaste; {}", report.reply),
+    }
+}
+
 fn action(kind: Kind) -> &'static str {
     match kind {
-        Kind::Failed => "failed",
+        Kind::Failed | Kind::Expired => "failed",
         Kind::Delayed => "delayed",
         Kind::Relayed => "relayed",
         Kind::Delivered => "delivered",
@@ -70,14 +81,16 @@ fn action(kind: Kind) -> &'static str {
 }
 
 /// The status of a recipient (RFC 3464 2.3.4): the peer's enhanced code where it fits the reply's
-/// class, else the class alone. A failure after transient replies keeps their class: it is the
-/// evidence.
+/// class, else the class alone. Expiry has a code of its own.
 pub(super) fn status_code(kind: Kind, report: &Report) -> String {
+    if kind == Kind::Expired {
+        return EXPIRED.into();
+    }
     let class = match (kind, report.reply.code / 100) {
         (Kind::Relayed | Kind::Delivered, _) => 2,
         (Kind::Delayed, _) => 4,
-        (Kind::Failed, 4) => 4,
-        (Kind::Failed, _) => 5,
+        (Kind::Failed | Kind::Expired, 4) => 4,
+        (Kind::Failed | Kind::Expired, _) => 5,
     };
     match report.reply.enhanced {
         Some(code) if u16::from(code.0) == class && code.1 <= 999 && code.2 <= 999 => {
@@ -87,9 +100,10 @@ pub(super) fn status_code(kind: Kind, report: &Report) -> String {
     }
 }
 
-/// The host of `host[address]:port`, or the address as a literal; `None` where no server spoke.
+/// The host of `host[address]:port`, or the address as a literal; `None` where no server spoke
+/// (RFC 3464 2.3.5).
 fn remote_mta(report: &Report) -> Option<String> {
-    if matches!(report.stage, Stage::Mailbox | Stage::Here | Stage::Resolve) {
+    if !report.from_peer || matches!(report.stage, Stage::Mailbox | Stage::Here | Stage::Resolve) {
         return None;
     }
     let peer = harmless(&report.peer, false);
@@ -137,6 +151,8 @@ fn unicode_xtext(c: char, form: Form) -> String {
     out
 }
 
+/// Delivery time expired (RFC 3463 3.5), for good.
+const EXPIRED: &str = "5.4.7";
 /// Longest envelope id, in bytes (RFC 3461 4.4 has 100 characters before encoding).
 const ENVID_BYTES_MAX: usize = 400;
 /// Longest original recipient, in bytes (RFC 3461 4.2 has 500 characters).

@@ -53,6 +53,7 @@ fn told(
         recipients,
         part,
         original,
+        original_bytes: original.len() as u64,
         now: NOW,
         retry_until: Some(Wall::from_micros(1_795_654_861_000_000)),
     })
@@ -178,12 +179,134 @@ fn d148_each_recipient_is_told_of_once_and_only_as_its_notify_asks() {
 fn ret_and_size_decide_how_much_comes_back() {
     let mut envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
     assert_eq!(part(Kind::Failed, &envelope, 50_000, 50_000), Part::Whole);
-    assert_eq!(part(Kind::Failed, &envelope, 50_001, 50_000), Part::Headers);
+    assert_eq!(part(Kind::Failed, &envelope, 50_001, 50_000), Part::Start(50_000));
+    assert_eq!(part(Kind::Expired, &envelope, 50_001, 0), Part::Start(0));
     assert_eq!(part(Kind::Delayed, &envelope, 1, 50_000), Part::Headers);
     envelope.ret = Some(Ret::Full);
     assert_eq!(part(Kind::Delivered, &envelope, 1, 50_000), Part::Headers);
     envelope.ret = Some(Ret::Headers);
     assert_eq!(part(Kind::Failed, &envelope, 1, 50_000), Part::Headers);
+}
+
+#[test]
+fn r235_a_long_original_comes_back_cut_at_a_line_and_the_notice_says_so() {
+    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
+    let head = "Subject: x\r\n\r\n";
+    let long = head.to_string() + &"0123456789abcdef\r\n".repeat(11_111);
+    let cases: [(&str, usize, &str, &str); 6] = [
+        (
+            &long,
+            50_000,
+            "The first 50000\r\nof its 200012 bytes are attached, the rest is cut.",
+            "def\r\n\r\n--",
+        ),
+        (&long, 50, "The first 50\r\nof its 200012 bytes", "def\r\n\r\n--"),
+        // No line of the body fits.
+        (&long, 31, "Its headers are attached.", "Subject: x\r\n\r\n--"),
+        (&long, 5, "Its headers are attached.", "Subject: x\r\n\r\n--"),
+        (&long, 0, "Its headers are attached.", "Subject: x\r\n\r\n--"),
+        // What may not be encoded and cannot go as it is comes back without its body.
+        (&format!("{head}a\rb\r\nc\r\n"), 22, "Its headers are attached.", "Subject: x\r\n\r\n--"),
+    ];
+    for (original, max, said, end) in cases {
+        let reports = [(0, refused("no"))];
+        let part = Part::Start(max);
+        let made = told(Kind::Failed, &envelope, &reports, part, original.as_bytes()).unwrap();
+        let text = text(&made);
+        assert!(text.contains(said), "{max}: {text:.3000}");
+        assert!(text.split(end).count() > 1, "{max}");
+        let returned = text.matches("0123456789abcdef\r\n").count();
+        assert_eq!(returned, max.saturating_sub(head.len()) / 18, "{max}");
+        let kind = if returned > 0 { "message/rfc822" } else { "text/rfc822-headers" };
+        assert!(text.contains(&format!("Content-Type: {kind}\r\n")), "{max}");
+        assert_sound(&made);
+    }
+}
+
+/// A reply of a peer, or words of ours.
+fn said(
+    stage: Stage,
+    code: u16,
+    enhanced: Option<Enhanced>,
+    text: &str,
+    from_peer: bool,
+) -> Report {
+    let reply = Reply { code, enhanced, text: text.into() };
+    Report { stage, reply, peer: "mx.dest.example[192.0.2.1]:25".into(), from_peer }
+}
+
+/// `cargo xtask bounces` shows these to a program that reads bounces.
+#[test]
+fn r235_bounces_that_other_programs_read_are_like_these() {
+    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
+    let cases = [
+        (
+            Kind::Failed,
+            said(Stage::Rcpt, 550, None, "No such user here", true),
+            include_str!("golden/unknown.txt"),
+        ),
+        (
+            Kind::Failed,
+            said(Stage::Rcpt, 552, Some(Enhanced(5, 2, 2)), "Mailbox full", true),
+            include_str!("golden/full.txt"),
+        ),
+        (
+            Kind::Failed,
+            said(
+                Stage::End,
+                554,
+                Some(Enhanced(5, 7, 1)),
+                "Message rejected due to local policy",
+                true,
+            ),
+            include_str!("golden/policy.txt"),
+        ),
+        (
+            Kind::Expired,
+            said(Stage::Rcpt, 451, None, "Try again later", true),
+            include_str!("golden/expired.txt"),
+        ),
+        (
+            Kind::Expired,
+            said(
+                Stage::Connect,
+                451,
+                Some(Enhanced(4, 4, 1)),
+                "connecting: connection refused",
+                false,
+            ),
+            include_str!("golden/unreached.txt"),
+        ),
+    ];
+    let original =
+        b"From: ann@sender.example\r\nTo: joe@dest.example\r\nSubject: x\r\n\r\nbody\r\n";
+    for (kind, report, golden) in cases {
+        let made = told(kind, &envelope, &[(0, report)], Part::Whole, original).unwrap();
+        assert_eq!(text(&made).replace("\r\n", "\n"), golden);
+    }
+}
+
+#[test]
+fn r233_a_diagnostic_code_of_type_smtp_and_a_remote_mta_are_a_peers_alone() {
+    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
+    let stages =
+        [Stage::Resolve, Stage::Connect, Stage::Greeting, Stage::Rcpt, Stage::End, Stage::Here];
+    for kind in [Kind::Failed, Kind::Expired, Kind::Delayed] {
+        for stage in stages {
+            for from_peer in [true, false] {
+                let report = said(stage, 452, Some(Enhanced(4, 2, 2)), "Mailbox full", from_peer);
+                let made = told(kind, &envelope, &[(0, report)], Part::Headers, b"").unwrap();
+                let text = text(&made);
+                let quoted = text.contains("\r\nDiagnostic-Code: smtp; 452 4.2.2 Mailbox full\r\n");
+                assert_eq!(quoted, from_peer, "{kind:?} {stage:?}: {text}");
+                assert_eq!(text.contains("\r\nDiagnostic-Code: x-posthaste; "), !from_peer);
+                let spoke = from_peer && !matches!(stage, Stage::Resolve | Stage::Here);
+                assert_eq!(text.contains("\r\nRemote-MTA: dns; mx.dest.example\r\n"), spoke);
+                let status = if kind == Kind::Expired { "5.4.7" } else { "4.2.2" };
+                assert!(text.contains(&format!("\r\nStatus: {status}\r\n")));
+            }
+        }
+    }
 }
 
 #[test]
@@ -347,6 +470,7 @@ fn all_told(envelope: &Envelope, reports: &[(u32, Report)]) -> Vec<Bounce> {
             recipients: rest,
             part: Part::Headers,
             original: b"Subject: x\r\n\r\n",
+            original_bytes: 14,
             now: NOW,
             retry_until: None,
         });
@@ -397,10 +521,14 @@ proptest! {
         orcpt in proptest::option::of(any::<String>()),
         hostname in any::<String>(),
         original in proptest::collection::vec(any::<u8>(), 0..3000),
-        whole in any::<bool>(),
+        part in prop_oneof![
+            Just(Part::Whole),
+            Just(Part::Headers),
+            (0..4000usize).prop_map(Part::Start),
+        ],
         smtputf8 in any::<bool>(),
         sender in 0..2usize,
-        kind in 0..4usize,
+        kind in 0..5usize,
     ) {
         let sender = ["ann@sender.example", "än@sender.example"][sender];
         let mut rcpt = recipient("joe@dest.example");
@@ -410,14 +538,15 @@ proptest! {
         envelope.envid = envid.map(Into::into);
         envelope.smtputf8 = smtputf8;
         let made = bounce(&Notice {
-            kind: [Kind::Failed, Kind::Delayed, Kind::Relayed, Kind::Delivered][kind],
+            kind: [Kind::Failed, Kind::Delayed, Kind::Relayed, Kind::Delivered, Kind::Expired][kind],
             hostname: &hostname,
             postmaster: &address("postmaster@example.org"),
             id: MessageId(33),
             envelope: &envelope,
             recipients: &[(0, report)],
-            part: if whole { Part::Whole } else { Part::Headers },
+            part,
             original: &original,
+            original_bytes: original.len() as u64,
             now: NOW,
             retry_until: None,
         }).unwrap();

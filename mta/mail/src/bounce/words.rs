@@ -1,17 +1,21 @@
 //! The part for people: what happened, who said so, what to do.
 //!
 //! Must never let a line of a stranger's text begin at the first column.
+//!
+//! Tools that read bounces know Postfix's: the subject, the first line, the recipient in angle
+//! brackets with a colon and "in reply to" are as there, and expiry has its usual words.
 
+use super::original::Returned;
 use super::status::status_code;
 use super::text::{bounded, harmless, quoted_printable};
-use super::{Form, Kind, Notice, Part, Told};
+use super::{Form, Kind, Notice, Told};
 use crate::trace::rfc5322_date;
 use crate::{Recipient, Report, Stage};
 use std::fmt::Write;
 
 pub(super) fn subject(kind: Kind) -> &'static str {
     match kind {
-        Kind::Failed => "Undelivered mail returned to sender",
+        Kind::Failed | Kind::Expired => "Undelivered Mail Returned to Sender",
         Kind::Delayed => "Delayed mail (still being tried)",
         Kind::Relayed => "Mail relayed (no further confirmation will follow)",
         Kind::Delivered => "Mail delivered",
@@ -43,9 +47,9 @@ pub(super) fn encoded_len(words: &str, form: Form) -> usize {
     if form == Form::Utf8Encoded { words.len() * QP_GROWTH_MAX } else { words.len() }
 }
 
-pub(super) fn words(notice: &Notice<'_>, told: &Told, form: Form) -> String {
+pub(super) fn words(notice: &Notice<'_>, told: &Told, returned: Returned, form: Form) -> String {
     let host = harmless(notice.hostname, false);
-    let mut out = format!("This is the mail system at {host}.\r\n\r\n{}", opening(notice));
+    let mut out = format!("This is the mail system at host {host}.\r\n\r\n{}", opening(notice));
     out.push_str(&told.words);
     if told.is_cut {
         let max = told.reply_bytes_max;
@@ -61,9 +65,13 @@ pub(super) fn words(notice: &Notice<'_>, told: &Told, form: Form) -> String {
         rfc5322_date(notice.envelope.arrived),
         notice.id
     );
-    let content = match notice.part {
-        Part::Whole => "It is attached.",
-        Part::Headers => "Its headers are attached.",
+    let content = match returned {
+        Returned::Whole => "It is attached.".into(),
+        Returned::Start(bytes) => {
+            let all = notice.original_bytes;
+            format!("The first {bytes}\r\nof its {all} bytes are attached, the rest is cut.")
+        }
+        Returned::Headers => String::from("Its headers are attached."),
     };
     let _ = write!(
         out,
@@ -79,6 +87,17 @@ fn opening(notice: &Notice<'_>) -> String {
         (Kind::Failed, _) => "Your message could not be delivered to the recipients below.\r\n\
              It will not be tried again.\r\n"
             .into(),
+        (Kind::Expired, Some(until)) => format!(
+            "Your message could not be delivered in time to the recipients below.\r\n\
+             It was tried until {}.\r\n\
+             It will not be tried again.\r\n",
+            rfc5322_date(until)
+        ),
+        (Kind::Expired, None) => {
+            "Your message could not be delivered in time to the recipients below.\r\n\
+             It will not be tried again.\r\n"
+                .into()
+        }
         (Kind::Delayed, Some(until)) => format!(
             "Your message has not been delivered to the recipients below yet.\r\n\
              It will be tried until {}.\r\n\
@@ -111,12 +130,13 @@ pub(super) fn recipient(
     out.push_str("\r\n");
     let unicode = form != Form::Ascii;
     let code = status_code(kind, report);
-    let _ = write!(out, "  <{}>\r\n", harmless(recipient.address.as_str(), unicode));
-    let _ = write!(out, "      status {code}{}\r\n", meaning(&code));
+    let address = harmless(recipient.address.as_str(), unicode);
+    let what = if kind == Kind::Expired { ": delivery time expired" } else { meaning(&code) };
+    let _ = write!(out, "<{address}>: status {code}{what}\r\n");
     let peer = bounded(&harmless(&report.peer, unicode), PEER_BYTES_MAX);
     let who = match (report.from_peer, peer.is_empty()) {
-        (true, false) => format!("{peer} said{}:", in_answer(report.stage)),
-        (true, true) => format!("the other side said{}:", in_answer(report.stage)),
+        (true, false) => format!("{peer} said{}:", in_reply(report.stage)),
+        (true, true) => format!("the other side said{}:", in_reply(report.stage)),
         (false, false) => format!("{peer}:"),
         (false, true) => "here:".into(),
     };
@@ -147,14 +167,14 @@ fn wrap(out: &mut String, line: &str) {
     }
 }
 
-fn in_answer(stage: Stage) -> &'static str {
+fn in_reply(stage: Stage) -> &'static str {
     match stage {
-        Stage::Greeting => " as its greeting",
-        Stage::Hello => " in answer to our EHLO",
-        Stage::Mail => " in answer to MAIL FROM",
-        Stage::Rcpt => " in answer to RCPT TO",
-        Stage::Data => " in answer to DATA",
-        Stage::End => " in answer to the end of the message",
+        Stage::Greeting => " in its greeting",
+        Stage::Hello => " (in reply to EHLO command)",
+        Stage::Mail => " (in reply to MAIL FROM command)",
+        Stage::Rcpt => " (in reply to RCPT TO command)",
+        Stage::Data => " (in reply to DATA command)",
+        Stage::End => " (in reply to end of DATA command)",
         Stage::Resolve | Stage::Connect | Stage::Mailbox | Stage::Here => "",
     }
 }

@@ -19,7 +19,8 @@ const PROTOCOLS: [Protocol; 6] = [
     Protocol::Utf8Lmtp,
     Protocol::Local,
 ];
-const KINDS: [Kind; 4] = [Kind::Failed, Kind::Delayed, Kind::Relayed, Kind::Delivered];
+const KINDS: [Kind; 5] =
+    [Kind::Failed, Kind::Delayed, Kind::Relayed, Kind::Delivered, Kind::Expired];
 const STAGES: [Stage; 10] = [
     Stage::Resolve,
     Stage::Connect,
@@ -66,8 +67,12 @@ fn xtexts(plain: &[u8]) {
 
 fn notice(input: &mut Input<'_>) {
     let flags = input.byte();
-    let kind = KINDS[input.below(4)];
-    let part = if flags & 1 != 0 { Part::Whole } else { Part::Headers };
+    let kind = KINDS[input.below(5)];
+    let part = match input.below(3) {
+        0 => Part::Whole,
+        1 => Part::Start(input.byte().into()),
+        _ => Part::Headers,
+    };
     let wall = Wall::from_micros(input.u64() as i64);
     let recipient = Recipient {
         address: address(input.short()),
@@ -108,6 +113,7 @@ fn notice(input: &mut Input<'_>) {
         recipients: &told,
         part,
         original,
+        original_bytes: original.len() as u64,
         now: wall,
         retry_until: (flags & 128 != 0).then_some(wall),
     };
