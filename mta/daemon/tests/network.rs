@@ -275,6 +275,43 @@ fn n103_who_never_reads_replies_is_not_read_from_any_more() {
 }
 
 #[test]
+fn r214_a_client_that_never_reads_its_last_replies_is_left_alone_in_time() {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(token("r214"));
+    let seconds = WAIT.as_secs();
+    let address = path.display();
+    let place = start(format!(
+        "[limits]\ncommand_timeout = \"{seconds}s\"\n[[listen]]\naddress = \"unix:{address}\"\n"
+    ));
+    place.daemon.works();
+    let before = until("quiet", || quiet_descriptors(&place.daemon));
+    // The last replies are waited for if the kernel's buffer is full with those of the last 8 KiB.
+    // It takes some 200 KiB of them.
+    let held: Vec<UnixStream> = (100..300)
+        .step_by(5)
+        .map(|kib: usize| {
+            let mut client = UnixStream::connect(&path).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let mut greeting = [0; 512];
+            assert!(client.read(&mut greeting).unwrap() > 0);
+            client.write_all(b"HELO client.test\r\n").unwrap();
+            assert!(client.read(&mut greeting).unwrap() > 0);
+            client.write_all(b"MAIL FROM:<a@client.test>\r\n").unwrap();
+            let replies =
+                "RCPT TO:<b@local.test>\r\n".repeat((kib << 10) / "250 2.1.5 Ok\r\n".len());
+            client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+            let _ = client.write_all(replies.as_bytes());
+            let _ = client.write_all(b"QUIT\r\n");
+            client
+        })
+        .collect();
+    until("all sessions to be over", || (descriptors(&place.daemon) <= before).then_some(()));
+    drop(held);
+    let _ = std::fs::remove_file(&path);
+}
+
+#[test]
 fn r211_recipients_of_ten_and_of_a_hundred_sessions_stay_within_the_memory_setting() {
     const SETTING: u64 = 24 << 20;
     // Code that runs for the first time, and what the allocator cannot use again at once.

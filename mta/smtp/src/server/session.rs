@@ -277,9 +277,9 @@ impl Session {
         self.transaction.is_some() || matches!(self.state, State::ExpectPromise)
     }
 
-    /// Speaks LMTP: each recipient has a reply of its own at the end of the body.
-    pub fn is_lmtp(&self) -> bool {
-        self.server.settings.lmtp
+    /// What it has in common with the other sessions of its listener.
+    pub fn server(&self) -> &Server {
+        &self.server
     }
 
     /// The driver owes an answer.

@@ -315,19 +315,32 @@ impl Conversation {
         Ok(())
     }
 
-    /// Writes what the client takes its time to read.
+    /// Writes what the client takes its time to read: for as long as the session gives it. A session that is closed
+    /// gives no time any more; its last replies have the command timeout, and once we are to end no more than a
+    /// goodbye has.
     async fn flush_patiently(&mut self) -> Result<()> {
         self.count();
+        let shared = self.shared.clone();
+        let mut stop = pin!(shared.stopping.wait());
+        let mut stopping = false;
+        self.look_at_clock();
+        let wait_max = self.session.server().settings().command_wait_max;
+        let mut closed_by = self.now.monotonic + wait_max;
         while !self.session.output().is_empty() {
             match self.socket.try_write(self.session.output()) {
                 Ok(written) => drop(self.session.output().drain(..written)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.look_at_clock();
-                    let patience =
-                        self.session.next_wakeup().map(|at| at.since(self.now.monotonic));
+                    let by = self.session.next_wakeup().unwrap_or(closed_by);
                     tokio::select! {
                         ready = self.socket.writable() => ready?,
-                        () = sleep(patience) => return Err(ErrorKind::TimedOut.into()),
+                        () = tokio::time::sleep(by.since(self.now.monotonic)) => {
+                            return Err(ErrorKind::TimedOut.into());
+                        }
+                        () = stop.as_mut(), if !stopping => {
+                            stopping = true;
+                            closed_by = closed_by.min(self.now.monotonic + LINGER);
+                        }
                     }
                     self.look_at_clock();
                 }
@@ -429,7 +442,7 @@ impl Conversation {
         let Some(transaction) = &mut self.transaction else { return true };
         let policy = self.shared.policy.borrow();
         let recipient = policy.as_delivered(recipient);
-        let bytes = transaction.growth_bytes(&recipient, self.session.is_lmtp());
+        let bytes = transaction.growth_bytes(&recipient, self.session.server().settings().lmtp);
         let room = self.shared.has_room(bytes);
         if room && !transaction.had(&policy, &recipient.address) {
             transaction.push(recipient, bytes);
@@ -658,11 +671,4 @@ fn is_goodbye(output: &[u8]) -> bool {
     let lines = output.strip_suffix(b"\r\n").unwrap_or(output);
     let last = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     lines[last..].starts_with(b"221 ")
-}
-
-async fn sleep(patience: Option<Duration>) {
-    match patience {
-        Some(patience) => tokio::time::sleep(patience).await,
-        None => std::future::pending().await,
-    }
 }
