@@ -1,7 +1,8 @@
 //! The framing of a message after DATA: lines end in CRLF, a dot at the start of a line is
 //! doubled, a lone dot ends it (RFC 5321 4.5.2 and 4.1.1.4).
 //!
-//! Must never take anything but CRLF.CRLF for the end, and never change another byte.
+//! Must never take anything but CRLF.CRLF for the end, and never change another byte, but for the CR
+//! that [`BareLf::Normalize`] adds.
 
 use memchr::{memchr, memchr3};
 
@@ -78,10 +79,28 @@ pub enum Flaw {
     Nul,
 }
 
+/// What LF without CR means in a body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BareLf {
+    /// A flaw.
+    #[default]
+    Refuse,
+    /// The end of a line, whose CR is added. Never a part of the message's end: a dot between two
+    /// bare LFs, or between one and CRLF, is a line of the message.
+    Normalize,
+}
+
+/// Upper bound on the bytes that one byte of input makes: a dot that turned out to be data, and
+/// the line end behind it.
+pub const GROWTH_BYTES_MAX: usize = 3;
+
 /// Takes the framing off a body that comes in pieces.
 #[derive(Clone, Debug)]
 pub struct Unstuffer {
     place: Place,
+    bare_lf: BareLf,
+    /// The last line ended in CRLF, or none has ended: a lone dot would end the message.
+    after_crlf: bool,
     /// Dots at line starts mean something (DATA); false: raw octets (BDAT).
     dots: bool,
     /// Octets of the line that is not over yet.
@@ -94,7 +113,7 @@ pub struct Unstuffer {
 /// Where in a line the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// After CRLF, or at the very start.
+    /// After the end of a line, or at the very start.
     LineStart,
     /// Within a line.
     Middle,
@@ -117,18 +136,20 @@ pub struct Taken {
 
 impl Unstuffer {
     /// For DATA.
-    pub fn dotted() -> Self {
-        Self::new(true)
+    pub fn dotted(bare_lf: BareLf) -> Self {
+        Self::new(true, bare_lf)
     }
 
     /// For BDAT, where dots are data and only flaws and lines are watched.
-    pub fn raw() -> Self {
-        Self::new(false)
+    pub fn raw(bare_lf: BareLf) -> Self {
+        Self::new(false, bare_lf)
     }
 
-    fn new(dots: bool) -> Self {
+    fn new(dots: bool, bare_lf: BareLf) -> Self {
         Unstuffer {
             place: Place::LineStart,
+            bare_lf,
+            after_crlf: true,
             dots,
             line_bytes: 0,
             line_bytes_longest: 0,
@@ -156,10 +177,17 @@ impl Unstuffer {
     /// Appends the body's bytes in `bytes` to `out`, without doubled dots, up to the end of
     /// `bytes` or of the message. Once there is a flaw the content of `out` means nothing.
     pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Taken {
-        let mut run = Run { bytes, copied: 0, at: 0 };
-        while run.at < bytes.len() {
+        self.take_within(bytes, usize::MAX, out)
+    }
+
+    /// The same, appending at most `room` bytes; what does not fit stays unused. A room of at least
+    /// [`GROWTH_BYTES_MAX`] uses at least one byte.
+    pub fn take_within(&mut self, bytes: &[u8], room: usize, out: &mut Vec<u8>) -> Taken {
+        let bytes = &bytes[..bytes.len().min(room)];
+        let mut run = Run { bytes, copied: 0, at: 0, spare: room - bytes.len() };
+        while run.at < run.bytes.len() {
             match self.place {
-                Place::Middle => self.within_line(&mut run),
+                Place::Middle => self.within_line(&mut run, out),
                 Place::LineStart if self.dots && bytes[run.at] == b'.' => {
                     run.copy(out);
                     run.drop_byte();
@@ -171,9 +199,15 @@ impl Unstuffer {
                     run.drop_byte();
                     self.place = Place::AfterDotCr;
                 }
+                Place::AfterDot if bytes[run.at] == b'\n' && self.normalizes() => {
+                    self.dot_line(false, &mut run, out);
+                }
                 Place::AfterDot => self.place = Place::Middle,
-                Place::AfterDotCr if bytes[run.at] == b'\n' => {
+                Place::AfterDotCr if bytes[run.at] == b'\n' && self.after_crlf => {
                     return Taken { used: run.at + 1, ended: true };
+                }
+                Place::AfterDotCr if bytes[run.at] == b'\n' => {
+                    self.dot_line(true, &mut run, out);
                 }
                 Place::AfterDotCr => {
                     self.mark(Flaw::BareCr);
@@ -182,11 +216,25 @@ impl Unstuffer {
             }
         }
         run.copy(out);
-        Taken { used: bytes.len(), ended: false }
+        Taken { used: run.at, ended: false }
     }
 
-    /// Goes to the next byte that matters; leaves the line at its CRLF.
-    fn within_line(&mut self, run: &mut Run<'_>) {
+    fn normalizes(&self) -> bool {
+        self.bare_lf == BareLf::Normalize
+    }
+
+    /// A lone dot, taken off already, that is no end because a bare LF stands before or behind it:
+    /// a line of the message.
+    fn dot_line(&mut self, crlf: bool, run: &mut Run<'_>, out: &mut Vec<u8>) {
+        if run.grow(2) {
+            run.replace_byte(b".\r\n", out);
+            self.line_bytes = 1;
+            self.end_line(crlf);
+        }
+    }
+
+    /// Goes to the next byte that matters; leaves the line at its end.
+    fn within_line(&mut self, run: &mut Run<'_>, out: &mut Vec<u8>) {
         let rest = &run.bytes[run.at..];
         let Some(found) = memchr3(b'\r', b'\n', 0, rest) else {
             self.line_bytes += rest.len() as u64;
@@ -194,11 +242,19 @@ impl Unstuffer {
             return;
         };
         self.line_bytes += found as u64;
-        run.at += found + 1;
+        run.at += found;
+        if rest[found] == b'\n' && self.normalizes() {
+            if run.grow(1) {
+                run.replace_byte(b"\r\n", out);
+                self.end_line(false);
+            }
+            return;
+        }
+        run.at += 1;
         match (rest[found], rest.get(found + 1)) {
             (b'\r', Some(b'\n')) => {
                 run.at += 1;
-                self.end_line();
+                self.end_line(true);
             }
             (b'\r', None) => self.place = Place::AfterCr,
             (b'\r', Some(_)) => self.mark(Flaw::BareCr),
@@ -210,15 +266,16 @@ impl Unstuffer {
     fn after_cr(&mut self, run: &mut Run<'_>) {
         if run.bytes[run.at] == b'\n' {
             run.at += 1;
-            self.end_line();
+            self.end_line(true);
         } else {
             self.mark(Flaw::BareCr);
             self.place = Place::Middle;
         }
     }
 
-    fn end_line(&mut self) {
+    fn end_line(&mut self, crlf: bool) {
         self.place = Place::LineStart;
+        self.after_crlf = crlf;
         self.line_bytes_longest = self.line_bytes_longest.max(self.line_bytes);
         self.line_bytes = 0;
     }
@@ -230,15 +287,38 @@ impl Unstuffer {
 
 /// A piece of input on its way to the output: everything before `copied` has gone.
 struct Run<'a> {
+    /// Shorter by what the output has grown by beyond `spare`.
     bytes: &'a [u8],
     copied: usize,
     at: usize,
+    /// Bytes that the output may grow by.
+    spare: usize,
 }
 
 impl Run<'_> {
     fn copy(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bytes[self.copied..self.at]);
         self.copied = self.at;
+    }
+
+    /// Makes room for so many bytes beside the input's; `false`: there is none, and the input ends
+    /// before the byte at hand.
+    fn grow(&mut self, count: usize) -> bool {
+        let of_spare = count.min(self.spare);
+        let end = self.bytes.len().saturating_sub(count - of_spare);
+        let grows = end > self.at;
+        if grows {
+            self.spare -= of_spare;
+        }
+        self.bytes = &self.bytes[..end.max(self.at)];
+        grows
+    }
+
+    /// Puts `bytes` in place of the byte at hand.
+    fn replace_byte(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        self.copy(out);
+        out.extend_from_slice(bytes);
+        self.drop_byte();
     }
 
     /// Leaves the byte at hand out; everything before it has been copied.
@@ -267,7 +347,15 @@ mod tests {
 
     /// Takes the framing off in pieces of the given sizes; body, bytes used, flaw.
     fn unstuffed(wire: &[u8], cuts: &[usize]) -> (Vec<u8>, usize, Option<Flaw>, bool) {
-        let (mut unstuffer, mut out, mut used) = (Unstuffer::dotted(), Vec::new(), 0);
+        unstuffed_by(Unstuffer::dotted(BareLf::Refuse), wire, cuts)
+    }
+
+    fn unstuffed_by(
+        mut unstuffer: Unstuffer,
+        wire: &[u8],
+        cuts: &[usize],
+    ) -> (Vec<u8>, usize, Option<Flaw>, bool) {
+        let (mut out, mut used) = (Vec::new(), 0);
         let mut sizes = cuts.iter().copied().chain(std::iter::repeat(wire.len().max(1)));
         while used < wire.len() {
             let size = sizes.next().unwrap_or(1).clamp(1, wire.len() - used);
@@ -316,6 +404,57 @@ mod tests {
             let end = wire.windows(5).position(|five| five == b"\r\n.\r\n").map(|at| at + 5);
             let end = if wire.starts_with(b".\r\n") { Some(3) } else { end };
             prop_assert_eq!(whole.3.then_some(whole.1), end);
+        }
+    }
+
+    #[test]
+    fn r232_a_bare_lf_ends_a_line_and_never_a_message() {
+        // What is sent, what comes behind the end if it is one, and the body.
+        type Case = (&'static [u8], Option<&'static [u8]>, &'static [u8]);
+        let table: &[Case] = &[
+            (b"a\nb\n", None, b"a\r\nb\r\n"),
+            (b"a\n.\n", None, b"a\r\n.\r\n"),
+            (b"a\n.\r\n", None, b"a\r\n.\r\n"),
+            (b"a\r\n.\n", None, b"a\r\n.\r\n"),
+            (b".\n", None, b".\r\n"),
+            (b"\n.\r\n.\r\n", Some(b"QUIT"), b"\r\n.\r\n"),
+            (b"a\n..\n.b\n..c\n\r\n.\r\n", Some(b"\n.\n"), b"a\r\n.\r\nb\r\n.c\r\n\r\n"),
+            (b"a\n.\n.\n.\r\n\n.\r\n.\r\n", Some(b""), b"a\r\n.\r\n.\r\n.\r\n\r\n.\r\n"),
+        ];
+        for (wire, behind, body) in table {
+            let whole = [wire, behind.unwrap_or_default()].concat();
+            for cuts in [&[][..], &[1; 60], &[2; 60], &[3, 1, 4, 1, 5]] {
+                let unstuffer = Unstuffer::dotted(BareLf::Normalize);
+                let found = unstuffed_by(unstuffer, &whole, cuts);
+                let expected = (body.to_vec(), wire.len(), None, behind.is_some());
+                assert_eq!(found, expected, "{wire:?} by {cuts:?}");
+            }
+        }
+        for (wire, flaw) in [
+            (&b"a\n\rb"[..], Flaw::BareCr),
+            (b"a\n.\rb\n", Flaw::BareCr),
+            (b"a\r\r\n", Flaw::BareCr),
+            (b"\n\0", Flaw::Nul),
+        ] {
+            let unstuffer = Unstuffer::dotted(BareLf::Normalize);
+            assert_eq!(unstuffed_by(unstuffer, wire, &[1; 9]).2, Some(flaw), "{wire:?}");
+        }
+    }
+
+    #[test]
+    fn r232_what_is_added_stays_within_the_room_and_each_call_moves_on() {
+        let wire = b"\n.\n..\n.\r\nab\n\n\n\r\n.c\n\n\n\n".repeat(20);
+        let (whole, ..) = unstuffed_by(Unstuffer::dotted(BareLf::Normalize), &wire, &[]);
+        for room in GROWTH_BYTES_MAX..40 {
+            let mut unstuffer = Unstuffer::dotted(BareLf::Normalize);
+            let (mut out, mut used) = (Vec::new(), 0);
+            while used < wire.len() {
+                let before = out.len();
+                let taken = unstuffer.take_within(&wire[used..], room, &mut out);
+                assert!(taken.used > 0 && out.len() - before <= room, "{room}");
+                used += taken.used;
+            }
+            assert_eq!(out, whole, "{room}");
         }
     }
 

@@ -2,11 +2,12 @@
 //! anything: what a file can say is decided in `schema`, what follows from it in the machines.
 
 use super::{
-    Deliver, Destination, Listen, ListenAddress, Local, Order, Piece, Problem, Protocol, Settings,
-    Surroundings, Users,
+    BareNewline, Deliver, Destination, Listen, ListenAddress, Local, Order, Piece, Problem,
+    Protocol, Settings, Surroundings, Users,
 };
 use mail::NextHop;
 use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Verdict};
+use smtp::framing::BareLf;
 use std::net::IpAddr;
 
 /// Refusals of a client in `relay.from` before each counts as wrong: as many as a transaction may have
@@ -24,7 +25,12 @@ impl Settings {
                 (recipients_max, limits.refusals_max)
             }
         };
+        let bare_lf = match self.relay.bare_newline {
+            BareNewline::Normalize if trusted => BareLf::Normalize,
+            _ => BareLf::Refuse,
+        };
         smtp::server::Settings {
+            bare_lf,
             lmtp: listen.protocol == Protocol::Lmtp,
             message_bytes_max: listen.message_bytes_max,
             header_bytes_max: limits.header_bytes_max,
@@ -214,6 +220,7 @@ impl Order {
 mod tests {
     use crate::settings::{Surroundings, System, load};
     use mail::{Domain, NextHop};
+    use smtp::framing::BareLf;
 
     #[test]
     fn what_the_file_says_reaches_the_machines() {
@@ -268,6 +275,20 @@ mod tests {
             ("[[listen]]\naddress = \"*:25\"\nrecipients_max = 100", (100, 100)),
         ] {
             assert_eq!(most(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn r232_bare_newlines_are_normalized_for_those_who_may_relay_unless_the_file_says_no() {
+        let system = System { hostname: "mx.test".into(), state: "/s".into() };
+        for (text, trusted) in [
+            ("", BareLf::Normalize),
+            ("[relay]\nbare_newline = \"refuse\"", BareLf::Refuse),
+            ("[relay]\nfrom = []\nbare_newline = \"normalize\"", BareLf::Normalize),
+        ] {
+            let settings = load(text.as_bytes(), "f", &system).unwrap();
+            let of = |trusted| settings.smtp(&settings.listen[0], trusted).bare_lf;
+            assert_eq!((of(true), of(false)), (trusted, BareLf::Refuse), "{text}");
         }
     }
 

@@ -83,6 +83,9 @@ pub const KNOBS: &[Knob] = knobs! {
     "relay.from" = "[\"127.0.0.0/8\", \"::1\"]", Text("a list of addresses and networks"), "who may send to anywhere, free of the limits for each client",
         "programs of this machine send mail; everybody else only to our own domains", "[\"192.0.2.0/24\"]";
 
+    "relay.bare_newline" = "\"normalize\"", OneOf(&["normalize", "refuse"]), "LF without CR in a message from relay.from: gets its CR and is never a part of the message's end, or the message is refused with 550, as it always is from everybody else",
+        "programs of this machine send what their language has for a line end; what goes on has CRLF only", "\"refuse\"";
+
     "local.domains" = "[\"{hostname}\"]", Text("a list of domains; {hostname} is ours"), "their mail is delivered here, before any route is asked",
         "mail to the machine's own name belongs to it", "[\"local.test\"]";
     "local.deliver" = "\"maildir:{state}/mail/{user}/\"", Text("maildir:PATH, mbox:PATH, lmtp:ADDRESS or pipe:COMMAND; with {state} {user} {domain} {home}"), "where and in which form",

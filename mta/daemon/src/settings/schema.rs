@@ -49,7 +49,7 @@ fn checked(top: &Scope<'_>, system: &System) -> Option<Settings> {
     Some(Settings {
         postmaster: postmaster(top, &local_table),
         listen: listeners(top, &hostname, &limits, &spool),
-        relay: Relay { from: top.table("relay").list("from", forms::network) },
+        relay: relay(&top.table("relay")),
         local: local(&local_table, &hostname),
         routes: top.tables("route").iter().filter_map(route).collect(),
         destinations: destinations(top),
@@ -140,6 +140,13 @@ fn socket(table: &Scope<'_>, address: &ListenAddress) -> Socket {
         mode: table.text("mode", forms::mode).expect("the table of knobs has a good default"),
         group: table.text("group", forms::group),
         trusted: table.flag("trusted"),
+    }
+}
+
+fn relay(table: &Scope<'_>) -> Relay {
+    Relay {
+        from: table.list("from", forms::network),
+        bare_newline: table.word("bare_newline", &[BareNewline::Normalize, BareNewline::Refuse]),
     }
 }
 

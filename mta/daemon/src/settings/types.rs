@@ -120,6 +120,17 @@ pub enum Protocol {
 pub struct Relay {
     /// Networks of the clients that may send to anywhere.
     pub from: Vec<ipnet::IpNet>,
+    /// What LF without CR means in a message of theirs.
+    pub bare_newline: BareNewline,
+}
+
+/// LF without CR in a message from `relay.from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BareNewline {
+    /// It gets its CR.
+    Normalize,
+    /// The message is refused.
+    Refuse,
 }
 
 /// `[local]`.

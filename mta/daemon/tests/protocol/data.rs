@@ -14,7 +14,7 @@ const SMUGGLED: &str = "MAIL FROM:<evil@smuggled.test>\r\nRCPT TO:<evil@smuggled
 /// the whole, and no message is left of it.
 fn does_not_end_data(name: &str, end: &[u8]) {
     let user = token(name);
-    let mut client = Client::in_data(port(), "a@client.test", &format!("{user}@local.test"));
+    let mut client = stranger_in_data(&format!("{user}@local.test"));
     client.send([b"Subject: x\r\n\r\nbody", end].concat());
     assert!(client.is_silent(Duration::from_millis(300)), "{end:?} was taken for the end");
     client.send(SMUGGLED);
@@ -25,6 +25,14 @@ fn does_not_end_data(name: &str, end: &[u8]) {
     client.ask("QUIT", 221);
     place().daemon.works_and_has_nothing_for(&user);
     assert_eq!(place().sink.with("evil@smuggled.test").len(), 0);
+}
+
+/// A client that may not relay, after the 354. For those in `relay.from` a bare LF ends a line.
+fn stranger_in_data(recipient: &str) -> Client {
+    let mut client = Client::stranger(port());
+    client.envelope("a@stranger.test", recipient);
+    client.ask("DATA", 354);
+    client
 }
 
 #[test]
@@ -163,4 +171,40 @@ fn p016_a_nul_in_header_or_body_is_refused() {
     client.send("Subject: a\0b\r\n\r\nbody\r\n.\r\n");
     assert!(client.reply().is_refusal());
     place().daemon.works_and_has_nothing_for(&user);
+}
+
+#[test]
+fn r232_bare_lfs_from_our_own_machine_arrive_as_line_ends_and_smuggle_nothing() {
+    let smuggled = SMUGGLED.replace("\r\n", "\n");
+    // As Python's smtplib sends `as_bytes()`: dots doubled at each line's start, LF kept.
+    for (end, between) in
+        [("\n.\n", "\r\n.\r\n"), ("\n.\r\n", "\r\n.\r\n"), ("\r\n.\n", "\r\n.\r\n")]
+    {
+        let token = token("r232");
+        let mut client = Client::in_data(port(), &format!("{token}@client.test"), "b@sink.test");
+        client.send(format!("Subject: x\n\nbody\n..dot\nend{end}{smuggled}"));
+        assert!(client.is_silent(Duration::from_millis(300)), "{end:?} was taken for the end");
+        client.send("\r\n.\r\n");
+        client.expect(250);
+        client.ask("QUIT", 221);
+        let mail = place().sink.wait(&token);
+        let body = format!("Subject: x\r\n\r\nbody\r\n.dot\r\nend{between}{SMUGGLED}\r\n");
+        assert_eq!(String::from_utf8_lossy(&below_trace(&mail.data)), body);
+    }
+    assert!(!place().sink.mails().iter().any(|mail| mail.from.contains("evil")));
+    let token = token("r232");
+    let mut client = Client::ready(port());
+    client.envelope(&format!("{token}@client.test"), "b@sink.test");
+    client.send("BDAT 18\r\nSubject: x\n\nbody\n.BDAT 6 LAST\r\n\n.\n.\n\n");
+    client.expect(250);
+    client.expect(250);
+    let mail = place().sink.wait(&token);
+    assert_eq!(below_trace(&mail.data), b"Subject: x\r\n\r\nbody\r\n.\r\n.\r\n.\r\n\r\n");
+    // CR alone is refused from everybody, and LF alone from strangers (P001 to P008).
+    let mut client = Client::in_data(port(), "a@client.test", "b@sink.test");
+    client.send("Subject: x\n\na\rb\r\n.\r\n");
+    assert_eq!(client.reply().code, 550);
+    let mut stranger = stranger_in_data("postmaster");
+    stranger.send("Subject: x\n\nbody\r\n.\r\n");
+    assert_eq!(stranger.reply().code, 550);
 }

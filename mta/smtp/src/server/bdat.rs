@@ -70,7 +70,7 @@ impl Session {
 
     pub(super) fn first_chunk_accepted(&mut self, size: u64, last: bool, now: Instant) {
         self.clock.begin_body(now);
-        self.keep_chunk(Body::raw(), size, last);
+        self.keep_chunk(Body::raw(self.settings().bare_lf), size, last);
     }
 
     fn keep_chunk(&mut self, body: Body, size: u64, last: bool) {

@@ -4,7 +4,7 @@
 
 use super::header::HeaderScan;
 use super::{BodyEnd, Settings};
-use crate::framing::{Flaw, Taken, Unstuffer};
+use crate::framing::{BareLf, Flaw, GROWTH_BYTES_MAX, Taken, Unstuffer};
 use mail::{Enhanced, Reply};
 
 /// The body of the running transaction.
@@ -21,13 +21,13 @@ pub(super) struct Body {
 
 impl Body {
     /// After DATA.
-    pub(super) fn dotted() -> Body {
-        Body::new(Unstuffer::dotted())
+    pub(super) fn dotted(bare_lf: BareLf) -> Body {
+        Body::new(Unstuffer::dotted(bare_lf))
     }
 
     /// After BDAT; one for all its chunks.
-    pub(super) fn raw() -> Body {
-        Body::new(Unstuffer::raw())
+    pub(super) fn raw(bare_lf: BareLf) -> Body {
+        Body::new(Unstuffer::raw(bare_lf))
     }
 
     fn new(framing: Unstuffer) -> Body {
@@ -43,11 +43,10 @@ impl Body {
 
     /// Takes what fits into the chunk.
     pub(super) fn take(&mut self, bytes: &[u8], settings: &Settings) -> Taken {
-        let room = settings.body_chunk_bytes.max(1) - self.chunk.len();
-        let piece = &bytes[..bytes.len().min(room)];
+        let room = self.room(settings);
         let before = self.chunk.len();
-        self.chunk.reserve(piece.len());
-        let taken = self.framing.take(piece, &mut self.chunk);
+        self.chunk.reserve(bytes.len().min(room));
+        let taken = self.framing.take_within(bytes, room, &mut self.chunk);
         let new = &self.chunk[before..];
         self.bytes += new.len() as u64;
         self.header.look(new);
@@ -71,8 +70,13 @@ impl Body {
 
     /// The chunk, once it is full.
     pub(super) fn full_chunk(&mut self, settings: &Settings) -> Option<Vec<u8>> {
-        let full = self.chunk.len() >= settings.body_chunk_bytes.max(1);
+        let full = self.room(settings) < growth_bytes_max(settings);
         full.then(|| std::mem::take(&mut self.chunk))
+    }
+
+    /// Bytes that the chunk still takes.
+    fn room(&self, settings: &Settings) -> usize {
+        settings.body_chunk_bytes.max(growth_bytes_max(settings)) - self.chunk.len()
     }
 
     /// The rest, with the sums.
@@ -125,6 +129,14 @@ impl Body {
 
     fn line_too_long(&self, settings: &Settings) -> bool {
         settings.line_bytes_max.is_some_and(|max| self.framing.line_bytes_longest() > max)
+    }
+}
+
+/// Upper bound on what one byte of a body adds to a chunk: with less room than that it is full.
+fn growth_bytes_max(settings: &Settings) -> usize {
+    match settings.bare_lf {
+        BareLf::Refuse => 1,
+        BareLf::Normalize => GROWTH_BYTES_MAX,
     }
 }
 

@@ -33,7 +33,7 @@ impl Session {
         self.say(replies::GO_AHEAD);
         self.client_must_wait();
         self.clock.begin_body(now);
-        self.state = State::ExpectBody(Body::dotted());
+        self.state = State::ExpectBody(Body::dotted(self.settings().bare_lf));
     }
 
     pub(super) fn read_body(&mut self, mut body: Body, bytes: &[u8], now: Instant) -> usize {

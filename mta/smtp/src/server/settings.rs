@@ -2,6 +2,7 @@
 //!
 //! Must never change while sessions hold it: a reload makes another.
 
+use crate::framing::BareLf;
 use mail::Domain;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -20,6 +21,9 @@ pub struct Settings {
     pub header_bytes_max: u64,
     /// A line of it without CRLF; `None`: lines of any length are passed on unbroken.
     pub line_bytes_max: Option<u64>,
+    /// What LF without CR means in a message. It is refused for strangers: what another server would
+    /// take for the end of a message must not get past us.
+    pub bare_lf: BareLf,
     /// Received fields, ours included: a message that came with this many is looping.
     pub hops_max: u32,
     /// Recipients of one transaction. RFC 5321 4.5.3.1.8 wants at least 100.
@@ -61,6 +65,7 @@ impl Settings {
             message_bytes_max: 50 << 20,
             header_bytes_max: 1 << 20,
             line_bytes_max: None,
+            bare_lf: BareLf::Refuse,
             hops_max: 50,
             recipients_max: 50_000,
             lmtp_recipients_max: 1_000,

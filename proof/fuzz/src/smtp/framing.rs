@@ -4,7 +4,7 @@
 
 use super::talk::{Answers, Log, script, settings, talk};
 use crate::input::{Input, pieces};
-use ::smtp::framing::{Flaw, Stuffer, Unstuffer};
+use ::smtp::framing::{BareLf, Flaw, Stuffer, Unstuffer};
 
 /// What the whole wire means by RFC 5321 4.5.2: body, bytes used, and the first flaw.
 struct Model {
@@ -15,17 +15,35 @@ struct Model {
 }
 
 /// The first byte that may not stand in a body, and which rule it breaks.
-fn first_flaw(text: &[u8], over: bool) -> Option<Flaw> {
+fn first_flaw(text: &[u8], over: bool, bare_lf: BareLf) -> Option<Flaw> {
+    let refused = bare_lf == BareLf::Refuse;
     text.iter().enumerate().find_map(|(at, byte)| match byte {
         0 => Some(Flaw::Nul),
-        b'\n' if at == 0 || text[at - 1] != b'\r' => Some(Flaw::BareLf),
+        b'\n' if refused && (at == 0 || text[at - 1] != b'\r') => Some(Flaw::BareLf),
         b'\r' if at + 1 == text.len() => over.then_some(Flaw::BareCr),
         b'\r' if text[at + 1] != b'\n' => Some(Flaw::BareCr),
         _ => None,
     })
 }
 
-fn model(wire: &[u8]) -> Model {
+/// Each line with CRLF, dots taken off; a lone dot that did not end the message is one of its lines.
+fn normalized(text: &[u8], dots: bool) -> Vec<u8> {
+    let mut body = Vec::new();
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let content = line.strip_suffix(b"\n").map(|rest| rest.strip_suffix(b"\r").unwrap_or(rest));
+        match content {
+            Some(b".") => body.push(b'.'),
+            Some(content) => {
+                body.extend(content.strip_prefix(b".").filter(|_| dots).unwrap_or(content))
+            }
+            None => body.extend(line.strip_prefix(b".").filter(|_| dots).unwrap_or(line)),
+        }
+        body.extend(content.map_or(&b""[..], |_| b"\r\n"));
+    }
+    body
+}
+
+fn model(wire: &[u8], bare_lf: BareLf) -> Model {
     let end = if wire.starts_with(b".\r\n") {
         Some(0)
     } else {
@@ -40,8 +58,11 @@ fn model(wire: &[u8]) -> Model {
         }
         line_start = *byte == b'\n' && at > 0 && text[at - 1] == b'\r';
     }
+    if bare_lf == BareLf::Normalize {
+        body = normalized(text, true);
+    }
     let used = end.map_or(wire.len(), |end| end + 3);
-    Model { body, used, ended: end.is_some(), flaw: first_flaw(text, end.is_some()) }
+    Model { body, used, ended: end.is_some(), flaw: first_flaw(text, end.is_some(), bare_lf) }
 }
 
 /// What the code makes of it: body, bytes used, whether it ended, the unstuffer.
@@ -67,10 +88,18 @@ pub fn data(data: &[u8]) {
     let mut input = Input(data);
     let cuts = input.short();
     let wire = input.rest();
-    let right = model(wire);
+    for bare_lf in [BareLf::Refuse, BareLf::Normalize] {
+        dotted(wire, cuts, bare_lf);
+        raw(wire, cuts, bare_lf);
+    }
+    stuffed(wire, cuts);
+}
+
+fn dotted(wire: &[u8], cuts: &[u8], bare_lf: BareLf) {
+    let right = model(wire, bare_lf);
     let mut longest = Vec::new();
     for cuts in [&[][..], &[1], cuts] {
-        let (body, used, ended, unstuffer) = unstuffed(Unstuffer::dotted(), wire, cuts);
+        let (body, used, ended, unstuffer) = unstuffed(Unstuffer::dotted(bare_lf), wire, cuts);
         assert_eq!((used, ended, unstuffer.flaw()), (right.used, right.ended, right.flaw));
         if right.flaw.is_none() {
             longest.push(unstuffer.line_bytes_longest());
@@ -81,17 +110,20 @@ pub fn data(data: &[u8]) {
     }
     longest.dedup();
     assert!(longest.len() <= 1, "the longest line depends on the cuts: {longest:?}");
-    raw(wire, cuts);
-    stuffed(wire, cuts);
 }
 
 /// The same bytes as the body of BDAT: nothing is taken away, and the same flaws are seen.
-fn raw(wire: &[u8], cuts: &[u8]) {
+fn raw(wire: &[u8], cuts: &[u8], bare_lf: BareLf) {
+    let wanted = match bare_lf {
+        BareLf::Refuse => wire.to_vec(),
+        BareLf::Normalize => normalized(wire, false),
+    };
     for cuts in [&[][..], &[1], cuts] {
-        let (body, used, ended, mut unstuffer) = unstuffed(Unstuffer::raw(), wire, cuts);
+        let (body, used, ended, mut unstuffer) = unstuffed(Unstuffer::raw(bare_lf), wire, cuts);
         unstuffer.end_raw();
-        assert_eq!((used, ended, unstuffer.flaw()), (wire.len(), false, first_flaw(wire, true)));
-        assert!(unstuffer.flaw().is_some() || body == wire);
+        let flaw = first_flaw(wire, true, bare_lf);
+        assert_eq!((used, ended, unstuffer.flaw()), (wire.len(), false, flaw));
+        assert!(flaw.is_some() || body == wanted);
     }
 }
 
@@ -111,8 +143,9 @@ fn stuffed(body: &[u8], cuts: &[u8]) {
         wanted.extend(b"\r\n");
     }
     // A bare CR at its end becomes a line end with what follows: only clean bodies are ours to send.
-    if first_flaw(body, true).is_none() {
-        let (found, used, ended, _) = unstuffed(Unstuffer::dotted(), &wire, cuts);
+    if first_flaw(body, true, BareLf::Refuse).is_none() {
+        let unstuffer = Unstuffer::dotted(BareLf::Refuse);
+        let (found, used, ended, _) = unstuffed(unstuffer, &wire, cuts);
         assert!(ended && used == wire.len() && found == wanted);
     }
 }
@@ -150,7 +183,11 @@ fn judge(settings: &::smtp::server::Settings, body: &[u8], log: &Log) {
         .split(|byte| *byte == b'\n')
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line).len() as u64);
     let long = settings.line_bytes_max.is_some_and(|max| lines.max().unwrap_or(0) > max);
-    let clean = first_flaw(body, true).is_none();
+    let clean = first_flaw(body, true, settings.bare_lf).is_none();
+    let body = match settings.bare_lf {
+        BareLf::Refuse => body.to_vec(),
+        BareLf::Normalize => normalized(body, false),
+    };
     let small = body.len() as u64 <= settings.message_bytes_max;
     let kept = log.kept.first().map(Vec::as_slice);
     if clean
@@ -159,7 +196,7 @@ fn judge(settings: &::smtp::server::Settings, body: &[u8], log: &Log) {
         && (body.len() as u64) <= settings.header_bytes_max
         && log.hops < settings.hops_max
     {
-        assert_eq!(kept, Some(body), "{}", log.replies);
+        assert_eq!(kept, Some(&body[..]), "{}", log.replies);
     }
     if !clean || !small || long {
         assert_eq!(kept, None, "{}", log.replies);

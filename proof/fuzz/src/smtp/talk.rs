@@ -3,6 +3,7 @@
 //! Must never let an event pass that its driver could not have expected.
 
 use crate::input::pieces;
+use ::smtp::framing::BareLf;
 use ::smtp::server::{BodyEnd, Event, Server, Session, Settings, Verdict};
 use mail::{Domain, Durable, Enhanced, Instant, MessageId, Now, Reply, TransactionId};
 use std::time::Duration;
@@ -55,6 +56,7 @@ impl<'a> Answers<'a> {
 pub fn settings(flags: u8) -> Settings {
     Settings {
         lmtp: flags & 1 != 0,
+        bare_lf: if flags & 64 != 0 { BareLf::Normalize } else { BareLf::Refuse },
         line_bytes_max: (flags & 2 != 0).then_some(100),
         message_bytes_max: if flags & 4 != 0 { 300 } else { 3_000 },
         body_chunk_bytes: if flags & 8 != 0 { 7 } else { 256 },

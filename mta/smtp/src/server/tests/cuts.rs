@@ -4,6 +4,7 @@
 //! Must never cut where a client has to wait and did not: then the cut does make a difference.
 
 use super::*;
+use crate::framing::BareLf;
 use proptest::prelude::*;
 
 /// What a client may send at once: up to each line after which it has to wait for the reply
@@ -69,9 +70,10 @@ fn part() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn small(lmtp: bool, chunk: usize) -> Settings {
+fn small(lmtp: bool, bare_lf: BareLf, chunk: usize) -> Settings {
     Settings {
         lmtp,
+        bare_lf,
         body_chunk_bytes: chunk,
         message_bytes_max: 150,
         header_bytes_max: 100,
@@ -91,9 +93,11 @@ proptest! {
         parts in prop::collection::vec(part(), 0..24),
         cuts in prop::collection::vec(1usize..40, 1..6),
         lmtp in any::<bool>(),
+        normalize in any::<bool>(),
         chunk in prop::sample::select(vec![1usize, 5, 64]),
     ) {
-        let settings = small(lmtp, chunk);
+        let bare_lf = if normalize { BareLf::Normalize } else { BareLf::Refuse };
+        let settings = small(lmtp, bare_lf, chunk);
         let hello = if lmtp { &b"LHLO c.test\r\n"[..] } else { EHLO };
         let stream = [hello, &parts.concat()].concat();
         let whole = cut(&settings, &stream, &[]);

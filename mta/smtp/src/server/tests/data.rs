@@ -3,6 +3,7 @@
 //! Must never build an expected body with the code that is under test.
 
 use super::*;
+use crate::framing::BareLf;
 use proptest::prelude::*;
 
 /// One message: the code of its reply (`None`: the end has not come) and what was kept.
@@ -273,5 +274,65 @@ proptest! {
         let outcome = check_with(&settings, &[EHLO, ENVELOPE, wire.as_bytes(), b"QUIT\r\n"]);
         prop_assert_eq!(outcome.codes(), [250, 250, 354, 250, 221]);
         prop_assert_eq!(&outcome.kept, &[body.into_bytes()]);
+    }
+}
+
+/// The same with a client whose bare LFs are normalised.
+fn normalized(settings: &Settings, groups: &[&[u8]]) -> Outcome {
+    check_with(&Settings { bare_lf: BareLf::Normalize, ..settings.clone() }, groups)
+}
+
+#[test]
+fn r232_bare_lfs_of_a_trusted_client_become_line_ends_and_never_the_end() {
+    let plain = settings();
+    let wire = b"Subject: x\n\nb\n.\n..\n.c\r\n.\nd\n.\r\nQUIT\n\r\n.\r\n";
+    let body = b"Subject: x\r\n\r\nb\r\n.\r\n.\r\nc\r\n.\r\nd\r\n.\r\nQUIT\r\n\r\n";
+    let small = Settings { body_chunk_bytes: 4, ..settings() };
+    for settings in [&plain, &small] {
+        let outcome = normalized(settings, &[EHLO, ENVELOPE, wire, b"NOOP\r\n"]);
+        assert_eq!(outcome.kept, [body.to_vec()]);
+        assert_eq!(outcome.codes()[3..], [250, 250]);
+        let chunks =
+            [PATHS, b"BDAT 5\r\na\n.\n\r", b"BDAT 6 LAST\r\n\n.\n\nb\n", b"NOOP\r\n"].concat();
+        let outcome = normalized(settings, &[EHLO, &chunks]);
+        assert_eq!(outcome.kept, [b"a\r\n.\r\n\r\n.\r\n\r\nb\r\n"]);
+    }
+    for bad in [&b"a\rb\n"[..], b"a\n\rb", b"a\n.\rb", b"\0\n"] {
+        let wire = [bad, b"\r\n.\r\n"].concat();
+        let outcome = normalized(&plain, &[EHLO, ENVELOPE, &wire, b"NOOP\r\n"]);
+        assert_eq!(outcome.codes()[3..], [550, 250], "{bad:?}");
+        assert!(outcome.kept.is_empty());
+    }
+}
+
+#[test]
+fn r232_sizes_and_headers_are_those_of_what_is_kept() {
+    let limited = Settings { message_bytes_max: 100, header_bytes_max: 60, ..settings() };
+    let codes = |body: &[u8]| {
+        let wire = [body, b"\r\n.\r\n"].concat();
+        let code = normalized(&limited, &[EHLO, ENVELOPE, &wire, b"NOOP\r\n"]).codes()[3];
+        let chunk = [PATHS, format!("BDAT {} LAST\r\n", body.len()).as_bytes(), body].concat();
+        assert_eq!(normalized(&limited, &[EHLO, &chunk, b"NOOP\r\n"]).codes()[2], code);
+        code
+    };
+    // Two more for the CRLF before the dot; by BDAT that is not there.
+    assert_eq!(codes(&b"\n".repeat(49)), 250);
+    assert_eq!(codes(&b"\n".repeat(51)), 552);
+    assert_eq!(codes(&b"a: b\n".repeat(9)), 250);
+    assert_eq!(codes(&b"a: b\n".repeat(11)), 552);
+    let hops = b"Received: x\n".repeat(3);
+    let looping = Settings { hops_max: 3, ..settings() };
+    let wire = [&hops[..], b"\r\n.\r\n"].concat();
+    assert_eq!(normalized(&looping, &[EHLO, ENVELOPE, &wire, b"NOOP\r\n"]).codes()[3], 554);
+}
+
+#[test]
+fn r232_bare_lfs_by_the_million_cost_no_more_than_others() {
+    let body = b"\n".repeat(1_000_000);
+    let wire = [&body[..], b"\r\n.\r\n"].concat();
+    let trusted = Settings { bare_lf: BareLf::Normalize, header_bytes_max: 1 << 30, ..settings() };
+    for size in [1_000_003, 64 << 10, 1_460] {
+        let outcome = talk(&trusted, &[EHLO, ENVELOPE, &wire], |_| size);
+        assert_eq!(outcome.kept, [b"\r\n".repeat(1_000_001)]);
     }
 }
