@@ -53,9 +53,10 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// Parses `local@domain`, without `<>`; non-ASCII only with `utf8`. The empty local part
-    /// `""` is refused though the grammar has it: it names nobody, and a mailbox path made
-    /// of it would be that of the folder.
+    /// Parses `local@domain`, without `<>`; non-ASCII only with `utf8`. A local part that is no quoted
+    /// string may have dots at its ends and next to each other, which RFC 5321 4.1.2 has not: such
+    /// addresses exist, and every other mailer takes them. No local part may be used as a file's name
+    /// as it is: `policy::mailbox_name` judges that.
     pub fn parse(text: &str, utf8: bool) -> Result<Address, AddressError> {
         if !utf8 && !text.is_ascii() {
             return Err(AddressError::NeedsUtf8);
@@ -146,14 +147,14 @@ fn local_length(text: &str) -> Result<usize, AddressError> {
     if text.starts_with('"') { quoted_length(text) } else { dot_string_length(text) }
 }
 
-/// `Dot-string = Atom *("." Atom)`, with UTF8-non-ascii as atext (RFC 6531 3.3).
+/// atext and dots, at least one of them no dot, with UTF8-non-ascii as atext (RFC 6531 3.3).
 fn dot_string_length(text: &str) -> Result<usize, AddressError> {
-    let mut after_dot = true;
+    let mut named = false;
     for (at, character) in text.char_indices() {
         match character {
-            '@' if !after_dot => return Ok(at),
-            '.' if !after_dot => after_dot = true,
-            _ if is_atext(character) => after_dot = false,
+            '@' if named => return Ok(at),
+            '.' => {}
+            _ if is_atext(character) => named = true,
             _ => return Err(AddressError::Syntax),
         }
     }
@@ -165,7 +166,6 @@ fn quoted_length(text: &str) -> Result<usize, AddressError> {
     let mut characters = text.char_indices().skip(1);
     while let Some((at, character)) = characters.next() {
         match character {
-            '"' if at == 1 => return Err(AddressError::Syntax),
             '"' => return Ok(at + 1),
             '\\' => match characters.next() {
                 Some((_, ' '..='~')) => {}
@@ -273,7 +273,10 @@ mod tests {
     fn p053_quoted_local_parts_stay_byte_exact() {
         check("\"a b\"@x.y", Ok("\"a b\""));
         check("\"a\\\"b\"@x.y", Ok("\"a\\\"b\""));
-        for bad in ["\"\"@x.y", "\"a@x.y", "\"a\"b@x.y", "\"a\\\"@x.y", "\"a\\é\"@x.y", "\"a\""] {
+        check("\"\"@x.y", Ok("\"\""));
+        for bad in
+            ["\"\"", "\"\"a@x.y", "\"a@x.y", "\"a\"b@x.y", "\"a\\\"@x.y", "\"a\\é\"@x.y", "\"a\""]
+        {
             check(bad, Err(AddressError::Syntax));
         }
         let plain = |text| Address::parse(text, true).unwrap().local_unquoted().into_owned();
@@ -289,9 +292,42 @@ mod tests {
         for long in [65, 256, 10_000] {
             check(&format!("{}@x.y", local(long)), Err(AddressError::LocalTooLong));
         }
-        for bad in ["", "@", "@x.y", "a@", "a", ".a@x.y", "a.@x.y", "a..b@x.y", "a@x.y."] {
+        for bad in ["", "@", "@x.y", "a@", "a", "a@x.y."] {
             check(bad, Err(AddressError::Syntax));
         }
+    }
+
+    #[test]
+    fn r231_dots_stand_anywhere_in_a_local_part_and_stay_there() {
+        for local in ["a..b", ".a", "a.", "..a..", "a...b.c"] {
+            let text = format!("{local}@x.y");
+            check(&text, Ok(local));
+            let parts = Parts {
+                text: text.into(),
+                at: local.len() as u32,
+                domain: Domain::parse("x.y").unwrap(),
+            };
+            assert!(Address::try_from(parts).is_ok(), "{local}: it crosses between processes");
+        }
+        for bad in [".@x.y", "..@x.y", "a@.x.y", "a@x..y", "a@x.y.", "a. @x.y"] {
+            check(bad, Err(AddressError::Syntax));
+        }
+        check(&format!("{}@x.y", ".a".repeat(33)), Err(AddressError::LocalTooLong));
+    }
+
+    #[test]
+    fn r236_empty_quoted_strings_and_domains_that_end_in_a_number_are_addresses() {
+        check("\"\"@x.y", Ok("\"\""));
+        for domain in ["x.123", "255.255.255.255", "1"] {
+            let address = Address::parse(&format!("a@{domain}"), false).unwrap();
+            assert_eq!(address.domain().as_str(), domain);
+            // A name to be asked of the DNS, never the address that it looks like.
+            assert!(!address.domain().is_literal() && address.domain().literal().is_none());
+            let crossed = Domain::try_from(Box::from(domain));
+            assert_eq!(crossed.as_ref(), Ok(address.domain()));
+        }
+        let empty = Address::parse("\"\"@x.y", false).unwrap();
+        assert_eq!(empty.local_unquoted(), "");
     }
 
     #[test]

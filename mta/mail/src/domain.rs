@@ -36,8 +36,8 @@ impl TryFrom<Box<str>> for Domain {
 
 impl Domain {
     /// Parses and canonicalizes a name (one final dot is taken off) or an address literal.
-    /// Underscores pass, since names in the DNS have them; a name that ends in a number does
-    /// not, since that is an address without its brackets.
+    /// Underscores pass, since names in the DNS have them, and so does a name that ends in a number:
+    /// it is asked of the DNS like any other, and never taken for the address that it looks like.
     pub fn parse(text: &str) -> Result<Domain, AddressError> {
         if text.starts_with('[') {
             return literal(text);
@@ -70,6 +70,12 @@ impl Domain {
         &self.0
     }
 
+    /// A name that ends in a number, as an address without its brackets does.
+    pub fn ends_in_number(&self) -> bool {
+        let last = self.0.rsplit('.').next().unwrap_or_default();
+        last.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
     /// Stands in brackets: not to be asked of the DNS.
     pub fn is_literal(&self) -> bool {
         self.0.starts_with('[')
@@ -97,15 +103,10 @@ fn check_name(name: &str) -> Result<(), AddressError> {
     if name.len() > DOMAIN_BYTES_MAX {
         return Err(AddressError::DomainTooLong);
     }
-    let mut numeric = false;
-    for label in name.split('.') {
-        numeric = check_label(label.as_bytes())?;
-    }
-    if numeric { Err(AddressError::Syntax) } else { Ok(()) }
+    name.split('.').try_for_each(|label| check_label(label.as_bytes()))
 }
 
-/// One label; says whether it is a number.
-fn check_label(label: &[u8]) -> Result<bool, AddressError> {
+fn check_label(label: &[u8]) -> Result<(), AddressError> {
     if label.len() > LABEL_BYTES_MAX {
         return Err(AddressError::DomainTooLong);
     }
@@ -116,7 +117,7 @@ fn check_label(label: &[u8]) -> Result<bool, AddressError> {
     if *first == b'-' || *last == b'-' || !label.iter().all(fits) {
         return Err(AddressError::Syntax);
     }
-    Ok(label.iter().all(u8::is_ascii_digit))
+    Ok(())
 }
 
 /// `[` IPv4, `IPv6:` address, or `tag:content` `]` (RFC 5321 4.1.3).
@@ -170,7 +171,7 @@ mod tests {
         check("ex\u{430}mple.org", Ok("xn--exmple-4nf.org"));
         check("a\u{200d}b.example", Err(AddressError::BadUtf8));
         check("a\u{200b}.\u{ad}.example", Err(AddressError::Syntax));
-        check("\u{ff11}\u{ff12}\u{ff17}.0.0.\u{ff11}", Err(AddressError::Syntax));
+        check("\u{ff11}\u{ff12}\u{ff17}.0.0.\u{ff11}", Ok("127.0.0.1"));
         check("bü cher.example", Err(AddressError::BadUtf8));
     }
 
@@ -186,7 +187,9 @@ mod tests {
         for odd in ["[foo:>]", "[foo:a@b]", "[foo:\"]", "[foo:,]", "[foo:(x)]"] {
             check(odd, Err(AddressError::Syntax));
         }
-        check("1.2.3.4", Err(AddressError::Syntax));
+        let bare = Domain::parse("1.2.3.4").unwrap();
+        assert!(bare.ends_in_number() && !bare.is_literal() && bare.literal().is_none());
+        assert!(!Domain::parse("4.test").unwrap().ends_in_number());
         let mapped = Domain::parse("[IPv6:::ffff:127.0.0.1]").unwrap();
         assert!(mapped.is_literal() && mapped.literal().unwrap().is_loopback());
         let general = Domain::parse("[foo:bar]").unwrap();

@@ -44,7 +44,7 @@ pub enum Command<'a> {
     Unimplemented,
 }
 
-/// `<path> parameters`.
+/// `<path> parameters`, or the same without the brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path<'a> {
     /// Between `<` and `>`, without a source route, which is checked and dropped
@@ -175,8 +175,9 @@ fn path<'a>(rest: &'a str, keyword: &str) -> Option<Path<'a>> {
     if !head.eq_ignore_ascii_case(keyword) {
         return None;
     }
-    let inner = rest[keyword.len()..].trim_start_matches(' ').strip_prefix('<')?;
-    let end = closing_bracket(inner)?;
+    let rest = rest[keyword.len()..].trim_start_matches(' ');
+    let Some(inner) = rest.strip_prefix('<') else { return bare_path(rest) };
+    let end = first_unquoted(inner.bytes(), |byte| byte == b'>')?;
     let parameters = &inner[end + 1..];
     if !parameters.is_empty() && !parameters.starts_with(' ') {
         return None;
@@ -184,15 +185,28 @@ fn path<'a>(rest: &'a str, keyword: &str) -> Option<Path<'a>> {
     Some(Path { mailbox: without_route(&inner[..end])?, parameters })
 }
 
-/// Where the `>` is that stands in no quoted string.
-fn closing_bracket(inner: &str) -> Option<usize> {
+/// A mailbox without its brackets, as cameras, scanners and scripts send it and every other mailer
+/// takes it; RFC 5321 4.1.2 has them. It ends at the first space outside of quotes. Half a pair of
+/// brackets is a mistake, and a source route has to have them.
+fn bare_path(rest: &str) -> Option<Path<'_>> {
+    // The end of the line ends it like a space.
+    let line = rest.as_bytes().iter().copied().chain([b' ']);
+    let end = first_unquoted(line, |byte| matches!(byte, b' ' | b'<' | b'>'))?;
+    let (mailbox, parameters) = rest.split_at(end);
+    let whole = parameters.is_empty() || parameters.starts_with(' ');
+    let good = whole && !mailbox.is_empty() && !mailbox.starts_with('@');
+    good.then_some(Path { mailbox, parameters })
+}
+
+/// Where the first byte is that fits and stands in no quoted string.
+fn first_unquoted(bytes: impl Iterator<Item = u8>, fits: impl Fn(u8) -> bool) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
-    for (at, byte) in inner.bytes().enumerate() {
+    for (at, byte) in bytes.enumerate() {
         match byte {
             _ if escaped => escaped = false,
             b'\\' if quoted => escaped = true,
             b'"' => quoted = !quoted,
-            b'>' if !quoted => return Some(at),
+            _ if !quoted && fits(byte) => return Some(at),
             _ => {}
         }
     }

@@ -16,7 +16,11 @@ pub(super) fn absolute(text: &str) -> Result<PathBuf, String> {
 
 /// A name or an address literal.
 pub(super) fn domain(text: &str) -> Result<Domain, String> {
-    Domain::parse(text).map_err(|error| format!("`{text}` is no domain: {error}"))
+    let domain = Domain::parse(text).map_err(|error| format!("`{text}` is no domain: {error}"))?;
+    match domain.ends_in_number() {
+        true => Err(format!("`{text}` is no domain: it ends in a number")),
+        false => Ok(domain),
+    }
 }
 
 /// A name.

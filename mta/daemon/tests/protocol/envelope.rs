@@ -302,7 +302,9 @@ fn r218_a_stranger_that_tries_names_is_cut_off_and_the_log_has_a_sum() {
     client.ask("QUIT", 221);
     place().daemon.wait_for_log(&["\"event\":\"judge\"", "\"recipients\":500"]);
     let own_line = format!("<a/{token}@local.test>");
-    assert_eq!(place().daemon.log().matches(&own_line).count(), 100);
+    // The log itself sums up what comes too fast: fewer lines than were said.
+    let own_lines = place().daemon.log().matches(&own_line).count();
+    assert!((1..=100).contains(&own_lines), "{own_lines}");
 
     let mut stranger = Client::stranger(port());
     stranger.ask("MAIL FROM:<a@stranger.test>", 250);
@@ -381,4 +383,49 @@ fn p060_xtext_is_refused_where_it_is_bad_and_stays_encoded_where_it_is_not() {
             assert_eq!(reply.code, 501, "{hidden}: {reply:?}");
         }
     }
+}
+
+#[test]
+fn r231_paths_without_brackets_are_taken_and_odd_dots_go_on_as_they_came() {
+    let mut sent = Vec::new();
+    let mut client = Client::ready(port());
+    for (sender, recipient) in [("x..y", "a..b"), (".x", ".a"), ("x.", "a."), ("x", "\"\"")] {
+        let token = token("r231");
+        client.ask(&format!("MAIL FROM:{sender}{token}@client.test"), 250);
+        client.ask(&format!("RCPT TO:{recipient}@sink.test NOTIFY=NEVER"), 250);
+        client.ask("DATA", 354);
+        client.send("Subject: x\r\n\r\nbody\r\n.\r\n");
+        client.expect(250);
+        sent.push((token, format!("FROM:<{sender}"), format!("TO:<{recipient}@sink.test>")));
+    }
+    for (token, from, to) in sent {
+        let mail = place().sink.wait(&token);
+        assert!(mail.from.starts_with(&from) && mail.to[0].starts_with(&to), "{mail:?}");
+    }
+    // From everybody, to a mailbox of ours; names that a path could not hold are refused as before.
+    let user = token("r231");
+    let mut stranger = Client::stranger(port());
+    stranger.ask("MAIL FROM:a..b@stranger.test", 250);
+    stranger.ask(&format!("RCPT TO:{user}..x@local.test"), 250);
+    for local in ["..x", "\"\"", "."] {
+        let reply = stranger.command(&format!("RCPT TO:<{local}@local.test>"));
+        assert!(matches!(reply.code, 501 | 550), "{local}: {reply:?}");
+    }
+    stranger.ask("DATA", 354);
+    stranger.send("Subject: x\r\n\r\nbody\r\n.\r\n");
+    stranger.expect(250);
+    place().daemon.wait_in_mailbox(&format!("{user}..x"), "body");
+}
+
+#[test]
+fn r236_a_domain_that_ends_in_a_number_is_a_name_and_no_address() {
+    let user = token("r236");
+    let mut client = Client::ready(port());
+    // Bounced or waiting for the DNS: nobody is connected to.
+    assert_eq!(mail_to(&mut client, &format!("{user}@local.test"), "b@127.0.0.1"), 250);
+    let mut stranger = Client::stranger(port());
+    assert_eq!(mail_to(&mut stranger, "a@stranger.123", "b@127.0.0.1"), 554, "no domain of ours");
+    assert_eq!(mail_to(&mut stranger, "a@stranger.123", &format!("{user}@local.test")), 250);
+    place().daemon.wait_in_mailbox(&user, "stranger.123");
+    assert_eq!(place().daemon.mailbox("b"), Vec::<String>::new());
 }

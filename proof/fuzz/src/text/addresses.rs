@@ -53,7 +53,7 @@ fn safe(address: &Address) {
     let (local, domain) = (address.local(), address.domain_text());
     assert!(!local.is_empty() && local.len() <= 64, "{text:?}");
     assert!(!domain.contains([' ', '<', '>', '"', '@', ',', ';']), "{text:?}");
-    let quoted = local.len() > 2 && local.starts_with('"') && local.ends_with('"');
+    let quoted = local.len() > 1 && local.starts_with('"') && local.ends_with('"');
     assert!(quoted || !local.contains([' ', '<', '>', '"', '@', ',', ';']), "{text:?}");
     safe_domain(address.domain());
 }
