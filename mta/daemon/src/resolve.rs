@@ -7,10 +7,12 @@ use delivery::resolve::{Answer, Answers, Mx, Question};
 use hickory_resolver::config::{
     ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
 };
+use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use hickory_resolver::proto::serialize::binary::BinEncodable;
 use hickory_resolver::{Resolver as Hickory, TokioResolver, system_conf};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -21,7 +23,16 @@ const TTL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The absence of an answer is kept no longer than this.
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(3600);
 /// Answers kept.
-const CACHE_ANSWERS_MAX: u64 = 32 * 1024;
+const CACHE_ANSWERS_MAX: u64 = 8 * 1024;
+/// Records of an answer that is kept, in all its sections; whoever has a domain chooses how many there are.
+const RECORDS_KEPT: usize = 32;
+/// Bytes of an answer that is kept, as it came.
+const ANSWER_BYTES_KEPT: usize = 4 << 10;
+const _: () = {
+    // A record's name and its data may be names of 255 bytes outside of it.
+    let answer = RECORDS_KEPT * (size_of::<Record>() + 2 * 256) + ANSWER_BYTES_KEPT;
+    assert!(CACHE_ANSWERS_MAX as usize * answer <= 256 << 20);
+};
 /// Questions in flight to one server.
 const QUESTIONS_IN_FLIGHT_MAX: usize = 256;
 /// Records used of one answer.
@@ -123,7 +134,11 @@ impl Resolver {
         // A name that DNS cannot hold does not exist in it.
         let Ok(mut fqdn) = Name::from_ascii(name) else { return Answers::NoName };
         fqdn.set_fqdn(true);
-        match dns.lookup(fqdn, kind).await {
+        let looked_up = dns.lookup(fqdn.clone(), kind).await;
+        if !may_be_kept(&looked_up) {
+            dns.clear_lookup_cache(fqdn, kind);
+        }
+        match looked_up {
             Ok(lookup) => {
                 let found: Vec<T> =
                     lookup.answers().iter().filter_map(pick).take(RECORDS_MAX).collect();
@@ -131,6 +146,25 @@ impl Resolver {
             }
             Err(error) => without_records(&error),
         }
+    }
+}
+
+/// Whether an answer takes so little that the cache stays within its bound.
+fn may_be_kept(looked_up: &Result<Lookup, NetError>) -> bool {
+    match looked_up {
+        Ok(lookup) => {
+            let message = lookup.message();
+            let records =
+                message.answers.len() + message.authorities.len() + message.additionals.len();
+            let bytes = || message.to_bytes().map_or(usize::MAX, |bytes| bytes.len());
+            records <= RECORDS_KEPT && bytes() <= ANSWER_BYTES_KEPT
+        }
+        Err(NetError::Dns(DnsError::NoRecordsFound(none))) => {
+            let authorities = none.authorities.as_ref().map_or(0, |records| records.len());
+            let servers = none.ns.iter().flat_map(|ns| ns.iter());
+            authorities + servers.map(|ns| 1 + ns.glue.len()).sum::<usize>() <= RECORDS_KEPT
+        }
+        Err(_) => true,
     }
 }
 

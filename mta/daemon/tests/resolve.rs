@@ -11,6 +11,8 @@ use delivery::resolve::{Answer, Answers, Question};
 use mail::Domain;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use support::{free_port, until};
 
@@ -190,5 +192,46 @@ async fn d168_crooked_answers_harm_nobody() {
     for reply in [wrong_id, loops, huge, servfail, empty] {
         let resolver = resolver(&[crooked(reply)]);
         assert_eq!(words(resolver.ask(&mx("two.test")).await), "unknown");
+    }
+}
+
+/// A server that gives each name this many addresses, and counts the questions for them.
+fn generous(addresses: u8) -> (SocketAddr, Arc<AtomicUsize>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (at, asked) = (socket.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+    let count = asked.clone();
+    std::thread::spawn(move || {
+        let mut room = [0; 2048];
+        while let Ok((bytes, from)) = socket.recv_from(&mut room) {
+            let name_end = 12 + room[12..bytes].iter().position(|byte| *byte == 0).unwrap();
+            let question_end = name_end + 5;
+            let is_a = room[name_end + 2] == 1;
+            let mut reply = room[..question_end].to_vec();
+            reply[2..4].copy_from_slice(&[0x85, 0x80]);
+            reply[6..12].fill(0);
+            if is_a {
+                count.fetch_add(1, Relaxed);
+                reply[7] = addresses;
+                for last in 1..=addresses {
+                    reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 2, 0, 0, 4, 192, 0, 2, last]);
+                }
+            }
+            let _ = socket.send_to(&reply, from);
+        }
+    });
+    (at, asked)
+}
+
+#[tokio::test]
+async fn a_short_answer_is_kept_and_a_long_one_is_used_and_asked_for_again() {
+    for (count, questions) in [(32, 1), (33, 2)] {
+        let (server, asked) = generous(count);
+        let resolver = resolver(&[server]);
+        for _ in 0..2 {
+            let answer = resolver.ask(&addresses("many.test")).await;
+            let Answer::Addresses(Answers::Found(found)) = answer else { panic!("{answer:?}") };
+            assert_eq!(found.len(), usize::from(count));
+        }
+        assert_eq!(asked.load(Relaxed), questions, "{count} addresses");
     }
 }

@@ -8,7 +8,7 @@ use crate::shelf::Opened;
 use crate::{Output, Queue};
 use link::admin::{self, Acted, Action, Answer, Filter};
 use mail::{MessageId, Now};
-use scheduler::{Candidates, Explanation, Order, Page};
+use scheduler::{Candidates, Explanation, Order, PAGE_BYTES_MAX, Page};
 use std::time::Duration;
 
 /// Messages that one call of an action looks at: the loop of the process is not held up longer.
@@ -67,11 +67,13 @@ impl Queue {
         ids.dedup();
         let ids = ids.into_iter().filter(|id| after.is_none_or(|after| *id > after));
         let mut ids = ids.peekable();
-        let mut rows = Vec::new();
-        while let Some(id) = ids.next_if(|_| rows.len() < rows_max) {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while let Some(id) = ids.next_if(|_| rows.len() < rows_max && bytes < PAGE_BYTES_MAX) {
             let before = MessageId(id.0.saturating_sub(1));
             let found = self.scheduler.list(&wanted, Some(before), 1, now).rows.into_iter().next();
-            rows.extend(found.filter(|row| row.message == id));
+            let found = found.filter(|row| row.message == id);
+            bytes += found.as_ref().map_or(0, scheduler::Row::bytes_shown);
+            rows.extend(found);
         }
         let next = ids.peek().and(rows.last()).map(|row| row.message);
         Page { rows, next }

@@ -30,6 +30,7 @@ mod snapshot;
 mod store;
 pub mod view;
 
+pub use list::PAGE_BYTES_MAX;
 pub use order::{Candidates, NotAnOrder, Order};
 pub use output::{
     Arrival, ArrivingRecipient, Attempt, AttemptId, DestinationId, HeldBy, Notice, NoticeKind,

@@ -16,6 +16,8 @@ use mail::{MessageId, Now};
 
 /// Messages that one call of `list` looks at.
 pub(crate) const ROWS_LOOKED_AT_MAX: usize = 10_000;
+/// Bytes of a page, beyond which it takes no other row: next hops choose the replies that are in it.
+pub const PAGE_BYTES_MAX: usize = 4 << 20;
 
 impl Scheduler {
     /// The messages above `after` that pass the filter, in the order of their ids. One destination's are found on its roll.
@@ -34,14 +36,17 @@ impl Scheduler {
         max: usize,
         now: Now,
     ) -> Page {
-        let (mut rows, mut last) = (Vec::new(), after);
+        let (mut rows, mut bytes, mut last) = (Vec::new(), 0, after);
         for (looked_at, (id, message)) in all.enumerate() {
-            if rows.len() >= max || looked_at >= ROWS_LOOKED_AT_MAX {
+            let full = rows.len() >= max || bytes >= PAGE_BYTES_MAX;
+            if full || looked_at >= ROWS_LOOKED_AT_MAX {
                 return Page { rows, next: last };
             }
             last = Some(id);
             if self.passes(filter, message, now) {
-                rows.push(self.row(message));
+                let row = self.row(message);
+                bytes += row.bytes_shown();
+                rows.push(row);
             }
         }
         Page { rows, next: None }

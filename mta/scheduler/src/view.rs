@@ -192,6 +192,17 @@ pub struct Row {
     pub waiting: Vec<RowRecipient>,
 }
 
+impl Row {
+    /// What it takes in a page: its texts, and something for each number.
+    pub fn bytes_shown(&self) -> usize {
+        let recipient = |one: &RowRecipient| {
+            let last = one.last.as_ref().map_or(0, |last| last.peer.len() + last.reply.text.len());
+            size_of::<RowRecipient>() + one.address.len() + last
+        };
+        size_of::<Row>() + self.sender.len() + self.waiting.iter().map(recipient).sum::<usize>()
+    }
+}
+
 /// One recipient of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowRecipient {

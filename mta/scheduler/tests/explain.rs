@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use mail::{MessageId, NextHop};
-use scheduler::{DestinationLimits, Gate, HeldBy, Settings};
+use scheduler::{DestinationLimits, Gate, HeldBy, PAGE_BYTES_MAX, Settings};
 
 fn plain() -> Settings {
     let mut settings = Settings::default();
@@ -192,4 +192,41 @@ fn a_list_is_paged_and_filtered() {
     for (filter, expected) in cases {
         assert_eq!(count(filter.clone()), expected, "{filter:?}");
     }
+}
+
+#[test]
+fn a_page_ends_before_long_replies_make_it_too_long_for_its_answer() {
+    const MESSAGES: u64 = 300;
+    let mut bench = Bench::new(plain());
+    let to: Vec<String> = (0..20).map(|n| format!("u{n}@b.test")).collect();
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    for id in 1..=MESSAGES {
+        bench.send(mail(id, "a@a.test", &to));
+    }
+    let long = "x".repeat(8 << 10);
+    loop {
+        bench.pass(seconds(0));
+        let attempts = bench.attempts();
+        if attempts.is_empty() {
+            break;
+        }
+        for attempt in attempts {
+            bench.answer(&attempt, mail::Outcome::Deferred(report(mail::Stage::Rcpt, 450, &long)));
+        }
+    }
+    let (mut seen, mut after, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let page = bench.scheduler.list(&Default::default(), after, 1_000, bench.now);
+        let bytes: Vec<usize> = page.rows.iter().map(|row| row.bytes_shown()).collect();
+        let last = *bytes.last().unwrap();
+        assert!(last > 20 * long.len() && bytes.iter().sum::<usize>() < PAGE_BYTES_MAX + last);
+        seen.extend(page.rows.iter().map(|row| row.message.0));
+        pages += 1;
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(seen, (1..=MESSAGES).collect::<Vec<_>>());
+    assert!(pages > 10, "{pages}");
 }
