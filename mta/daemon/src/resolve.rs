@@ -251,6 +251,13 @@ mod tests {
         assert_eq!(hosts.len(), 2);
     }
 
+    #[test]
+    fn a_hosts_file_with_too_many_names_is_read_up_to_the_bound() {
+        let text: String =
+            (0..HOSTS_NAMES_MAX + 9).map(|n| format!("192.0.2.1 host{n}\n")).collect();
+        assert_eq!(hosts(&text).len(), HOSTS_NAMES_MAX);
+    }
+
     #[tokio::test]
     async fn n116_without_a_resolv_conf_nobody_can_say_and_mail_waits() {
         for text in ["", "search x\n", "nameserver nonsense\n", "\u{0}\u{1}"] {

@@ -14,6 +14,12 @@ use std::time::Duration;
 /// Messages that one call of an action looks at: the loop of the process is not held up longer.
 const ACTED_MAX: usize = 2_000;
 
+// A page ends with the row that goes beyond its bound: recipients with the longest addresses and replies of 8 KiB.
+const ROW_BYTES_MAX: usize = 2_048 + scheduler::RECIPIENTS_SHOWN_MAX * (8 << 10 | 2_048);
+const _: () = assert!(PAGE_BYTES_MAX + ROW_BYTES_MAX < admin::ANSWER_BYTES_MAX);
+// An explanation has as much for each of its recipients.
+const _: () = assert!(admin::EXPLAINED_MAX as usize * (8 << 10 | 2_048) < admin::ANSWER_BYTES_MAX);
+
 impl Queue {
     /// `queue summary`.
     pub fn admin_summary(&self, now: Now) -> Answer {

@@ -38,6 +38,8 @@ pub use output::{
 };
 pub use scheduler::{Scheduler, SchedulerError};
 pub use settings::{DestinationLimits, Retry, Settings};
+pub use snapshot::RECIPIENTS_MAX;
+pub use view::RECIPIENTS_SHOWN_MAX;
 pub use view::{
     DestinationSummary, Explanation, Filter, Gate, Page, Row, RowRecipient, State, Summary, Waiting,
 };

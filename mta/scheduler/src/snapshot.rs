@@ -19,7 +19,7 @@ use std::time::Duration;
 const VERSION: u8 = 1;
 /// As many as any setting lets a message have: a snapshot that says more is damaged, and each
 /// takes memory at once.
-const RECIPIENTS_MAX: u32 = 1_000_000;
+pub const RECIPIENTS_MAX: u32 = 1_000_000;
 /// Nearly every message with one recipient fits.
 const BYTES_USUAL: usize = 192;
 /// These flags outlive a restart.

@@ -15,6 +15,8 @@ use std::path::Path;
 
 const PAGE: &str = "docs/bounds.md";
 const SETTINGS: &str = "docs/knobs.md";
+/// Where measurements lie, and how those of memory end.
+const MEASURED: (&str, &str) = ("docs/measurements/", "-bounds-rss.md");
 
 /// Writes the page anew, then complains about what is missing.
 pub fn write(root: &Path) -> Result<()> {
@@ -52,7 +54,18 @@ struct Setting {
 fn made(root: &Path) -> Result<(String, Vec<String>)> {
     let list = List::read()?;
     let tree = Tree::read(root)?;
-    Ok((page(&list, &tree), complaints(&list, &tree)))
+    let measured = measured(root)?;
+    Ok((page(&list, &tree) + &measured, complaints(&list, &tree)))
+}
+
+/// What `proof/bounds/rss.py` measured last; its files begin with the date.
+fn measured(root: &Path) -> Result<String> {
+    let files = tidy::files(root)?;
+    let is_measured = |path: &&String| path.starts_with(MEASURED.0) && path.ends_with(MEASURED.1);
+    let Some(last) = files.iter().filter(is_measured).max() else { return Ok(String::new()) };
+    let text = std::fs::read_to_string(root.join(last)).with_context(|| last.clone())?;
+    let name = last.trim_start_matches("docs/");
+    Ok(format!("{MEASURED_HEAD}\n[{name}]({name}). {text}"))
 }
 
 impl Tree {
@@ -202,6 +215,9 @@ const SETTINGS_HEAD: &str = "
 
 | setting | range | unit | what it limits | who fills it | multiplies with | takes | kept by, and what is heard | shown by |
 |---|---|---|---|---|---|---|---|---|
+";
+const MEASURED_HEAD: &str = "
+## Memory at the maximum
 ";
 const CONSTANTS_HEAD: &str = "
 ## Constants

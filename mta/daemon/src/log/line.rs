@@ -216,7 +216,7 @@ fn quote(out: &mut String, value: &str, escape: impl Fn(&mut String, char)) {
 /// (POSIX: `PIPE_BUF`, 4096 on Linux).
 pub(super) const LINE_BYTES_MAX: usize = 4_000;
 /// Longest text value in bytes, before escaping.
-const VALUE_BYTES_MAX: usize = 1_000;
+pub(super) const VALUE_BYTES_MAX: usize = 1_000;
 /// Room for the words that say that something is missing, and for a count of repetitions.
 const CUT_BYTES: usize = 16 + 32;
 const _: () = assert!(LINE_BYTES_MAX <= 4_096);

@@ -1,5 +1,6 @@
 //! What a line looks like, and that nothing that reads it can stop the mail.
 
+use super::line::VALUE_BYTES_MAX;
 use super::*;
 use mail::Enhanced;
 use proptest::prelude::*;
@@ -343,5 +344,19 @@ fn r244_a_dropped_sum_counts_as_all_its_events_and_a_strangers_text_counts_as_on
         assert!(text.lines().all(|line| line.len() < line::LINE_BYTES_MAX));
         assert_eq!(line::events(&text.as_bytes()[..text.find('\n').unwrap() + 1]), u64::MAX);
         assert_eq!(line::events(make("x").end_repeated(7).as_bytes()), 7);
+    }
+}
+
+#[test]
+fn a_value_longer_than_its_bound_is_cut() {
+    for (bytes, kept) in [
+        (VALUE_BYTES_MAX, VALUE_BYTES_MAX),
+        (VALUE_BYTES_MAX + 1, VALUE_BYTES_MAX),
+        (1 << 20, VALUE_BYTES_MAX),
+    ] {
+        let lines = lines(TEXT, |log| attempt(log, &"x".repeat(bytes - 4)));
+        assert_eq!(lines.len(), 1);
+        let (_, reply) = lines[0].split_once("reply=\"").unwrap();
+        assert_eq!(reply.split('"').next().unwrap().len(), kept, "{bytes}");
     }
 }

@@ -15,6 +15,8 @@ use std::path::PathBuf;
 
 /// A settings file is read up to this.
 const TEXT_BYTES_MAX: u64 = 8 << 20;
+// A file that is too long is read so far that this can be said of it.
+const _: () = assert!(TEXT_BYTES_MAX > settings::TEXT_BYTES_MAX as u64);
 
 /// A larger answer is none of ours.
 const ANSWER_BYTES_MAX: u64 = 32 << 20;

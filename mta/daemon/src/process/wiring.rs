@@ -10,6 +10,11 @@ use std::sync::Arc;
 
 /// Memory in the queue process for messages that are about to be tried.
 const SHELF_BYTES_MAX: usize = 16 << 20;
+// A message that queue hands over whole is one that the client takes whole, and that a session of ours hands over whole.
+const _: () = assert!(link::send::INLINE_BYTES_MAX == smtp::client::INLINE_BODY_BYTES_MAX);
+const _: () = assert!(smtp::server::BODY_CHUNK_BYTES as u64 <= link::send::INLINE_BYTES_MAX);
+// What a client asks for at once is what queue may be asked for at once.
+const _: () = assert!(smtp::client::BODY_CHUNK_BYTES_MAX <= link::send::CHUNK_BYTES_MAX);
 /// Attempts that one sending process takes at once, beyond its connections.
 const ATTEMPTS_SLACK: u32 = 2;
 

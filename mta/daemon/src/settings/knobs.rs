@@ -45,6 +45,10 @@ const M: u64 = 1 << 20;
 const G: u64 = 1 << 30;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
+/// Of one transaction.
+const RECIPIENTS: u64 = 1_000_000;
+// A snapshot with more in one message is held to be damaged.
+const _: () = assert!(RECIPIENTS <= scheduler::RECIPIENTS_MAX as u64);
 
 macro_rules! knobs {
     ($($name:literal = $default:literal, $range:expr, $what:literal, $why:literal, $example:literal;)*) => {
@@ -73,8 +77,8 @@ pub const KNOBS: &[Knob] = knobs! {
     "listen.connections" = "", Count(1, 1_000_000), "connections at once, here", "as limits.connections", "50";
     "listen.connections_per_client" = "", Count(1, 1_000_000), "connections at once of one stranger, here", "as limits.connections_per_client", "5";
     "listen.message_bytes_max" = "", Bytes(64 * K, 4095 * M), "size of a message, here", "as limits.message_bytes_max", "\"1MB\"";
-    "listen.recipients_max" = "", Count(100, 1_000_000), "recipients of a transaction, here", "as limits.recipients_max", "200";
-    "listen.stranger_recipients_max" = "", Count(100, 1_000_000), "recipients of a transaction of a client that is not in relay.from, here", "as limits.stranger_recipients_max", "100";
+    "listen.recipients_max" = "", Count(100, RECIPIENTS), "recipients of a transaction, here", "as limits.recipients_max", "200";
+    "listen.stranger_recipients_max" = "", Count(100, RECIPIENTS), "recipients of a transaction of a client that is not in relay.from, here", "as limits.stranger_recipients_max", "100";
 
     "listen.mode" = "\"0660\"", Text("permissions in octal"), "of a unix: listener's socket: who may connect", "its owner and its group", "\"0666\"";
     "listen.group" = "", Text("a group of the system, by name or number"), "of a unix: listener's socket", "the group of the mailer", "\"www-data\"";
@@ -122,9 +126,9 @@ pub const KNOBS: &[Knob] = knobs! {
     "limits.message_bytes_max" = "\"50MiB\"", Bytes(64 * K, 4095 * M), "size of a message (SIZE of RFC 1870)",
         "what the large providers take, with room for headers", "\"10MB\"";
     "limits.header_bytes_max" = "\"1MiB\"", Bytes(16 * K, G), "size of a message's header section", "far above all that is honest", "\"100kB\"";
-    "limits.recipients_max" = "50000", Count(100, 1_000_000), "recipients of a transaction",
+    "limits.recipients_max" = "50000", Count(100, RECIPIENTS), "recipients of a transaction",
         "lists are sent in one piece; RFC 5321 4.5.3.1.8 wants at least 100", "1000";
-    "limits.stranger_recipients_max" = "1000", Count(100, 1_000_000), "recipients of a transaction of a client that is not in relay.from; never more than recipients_max",
+    "limits.stranger_recipients_max" = "1000", Count(100, RECIPIENTS), "recipients of a transaction of a client that is not in relay.from; never more than recipients_max",
         "what Postfix takes; a stranger's one message may make that many deliveries and notices", "100";
     "limits.connections" = "20000", Count(1, 1_000_000), "connections at once, over all listeners", "10,000 idle ones do not keep others out", "1000";
     "limits.connections_per_client" = "100", Count(1, 1_000_000), "connections at once of one client that is not in relay.from; of IPv6, of its /64", "one stranger does not keep others out", "20";

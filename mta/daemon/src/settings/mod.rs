@@ -25,6 +25,9 @@ pub use types::*;
 
 use std::path::{Path, PathBuf};
 
+/// A longer file is refused.
+pub const TEXT_BYTES_MAX: usize = schema::TEXT_BYTES_MAX;
+
 /// What defaults depend on, and no settings file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {

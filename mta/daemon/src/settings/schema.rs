@@ -10,7 +10,10 @@ use mail::Domain;
 use toml::de::DeTable;
 
 /// Larger files are no settings.
-const TEXT_BYTES_MAX: usize = 4 << 20;
+pub(super) const TEXT_BYTES_MAX: usize = 4 << 20;
+
+/// Addresses to listen at; each is a socket in every receive process, and has a number of 16 bits.
+pub(super) const LISTENERS_MAX: usize = 256;
 
 /// All of it, or all that is wrong with it.
 pub(super) fn settings(
@@ -94,8 +97,12 @@ fn listeners(top: &Scope<'_>, hostname: &Domain, limits: &Limits, spool: &Spool)
     if tables.is_empty() && !top.has("listen") {
         return vec![listener(&Scope::absent(top, "listen"), hostname, limits)];
     }
+    if tables.len() > LISTENERS_MAX {
+        let what = format!("{} addresses are more than {LISTENERS_MAX}", tables.len());
+        top.wrong("listen", what, None);
+    }
     let mut listeners: Vec<Listen> = Vec::new();
-    for table in &tables {
+    for table in tables.iter().take(LISTENERS_MAX) {
         if !table.has("address") {
             table.wrong("address", "is missing", Some("address = \"127.0.0.1:2525\"".into()));
         }

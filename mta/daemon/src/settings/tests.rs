@@ -374,6 +374,28 @@ fn r242_what_no_counter_can_keep_is_refused_with_the_arithmetic_and_its_place() 
 }
 
 #[test]
+fn texts_and_paths_of_the_longest_kind_are_taken_and_longer_ones_refused() {
+    let route = |bytes: usize| {
+        format!("[[route]]\ndomain = \"a.test\"\nto = \"error:{}\"", "x".repeat(bytes))
+    };
+    let socket =
+        |bytes: usize| format!("[[listen]]\naddress = \"unix:/{}\"", "x".repeat(bytes - 1));
+    let listeners = |count: usize| -> String {
+        (0..count).map(|n| format!("[[listen]]\naddress = \"127.0.0.1:{}\"\n", 2000 + n)).collect()
+    };
+    good(&route(400));
+    good(&socket(107));
+    assert_eq!(good(&listeners(schema::LISTENERS_MAX)).listen.len(), 256);
+    for (text, told) in [
+        (route(401), "route.to: error: takes up to 400 printable ASCII characters"),
+        (socket(108), "listen.address: a socket's path has at most 107 bytes"),
+        (listeners(257), "listen: 257 addresses are more than 256"),
+    ] {
+        assert!(wrong(&text)[0].ends_with(told), "{:?}", wrong(&text));
+    }
+}
+
+#[test]
 fn r242_a_product_that_a_counter_keeps_is_let_through() {
     for text in [
         "[limits]\nconnections = 21845\nconnections_per_client = 1000000",

@@ -37,4 +37,4 @@ mod tests;
 pub use delivered_to::DeliveredTo;
 pub use event::{BodyEnd, Event, Mail, Verdict};
 pub use session::Session;
-pub use settings::{Server, Settings};
+pub use settings::{BODY_CHUNK_BYTES, Server, Settings};

@@ -8,6 +8,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Bytes of a body that are handed over at once: a shorter body crosses whole.
+pub const BODY_CHUNK_BYTES: usize = 64 << 10;
+
 /// The limits of one listener's sessions. `Settings::new(hostname)` has the defaults.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -71,7 +74,7 @@ impl Settings {
             lmtp_recipients_max: 1_000,
             mails_max: None,
             command_bytes_max: 2_048,
-            body_chunk_bytes: 64 << 10,
+            body_chunk_bytes: BODY_CHUNK_BYTES,
             output_bytes_max: 64 << 10,
             errors_max: 20,
             idle_commands_max: 100,

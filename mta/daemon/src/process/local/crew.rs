@@ -23,7 +23,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
 /// Workers at once.
-const WORKERS_MAX: usize = 64;
+pub(super) const WORKERS_MAX: usize = 64;
 /// How long an idle worker stays.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// How long one batch may take: as many programs as it has deliveries may each take their time.

@@ -32,11 +32,13 @@ use crate::io::control::Control;
 use crate::io::stream::{Stream, loss};
 use crate::jail::{self, Privilege, Profile, Root};
 use crate::log::{Log, Verb};
-use crate::mailbox::{Alarm, Delivery, Fault, LOCK_WAIT_MAX, Message, Scene, deliver_batch};
+use crate::mailbox::{
+    Alarm, Delivery, Fault, LOCK_WAIT_MAX, Message, SLICE_FILES_MAX, Scene, deliver_batch,
+};
 use crate::process::child::{Orders, Peer, Start, runtime};
 use crate::process::wiring;
 use crate::settings::Deliver;
-use crew::{Crew, Done};
+use crew::{Crew, Done, WORKERS_MAX};
 use fetch::{Fetched, Fetches};
 use forks::{Forks, Whom};
 use gather::{Batch, Gather, Item, Times};
@@ -58,6 +60,8 @@ const ATTEMPTS_MAX: u32 = 512;
 /// Each message of a batch is an open file, and so are its mailbox's two directories; workers have a
 /// socket each.
 const OPEN_FILES_MAX: u64 = 2048;
+const _: () = assert!(3 * SLICE_FILES_MAX + WORKERS_MAX + 64 <= OPEN_FILES_MAX as usize);
+const _: () = assert!(ATTEMPTS_MAX as u64 * link::send::INLINE_BYTES_MAX <= 32 << 20);
 /// How long a drain waits for the batches under way.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(8);
 
