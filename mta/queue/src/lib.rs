@@ -367,8 +367,13 @@ impl Queue {
     /// delivered meanwhile is delivered again after a crash.
     pub(crate) fn holds_back(&self, now: Now) -> bool {
         let since = self.spool.committing_since();
-        self.spool.is_failing()
+        self.writes_fail()
             || since.is_some_and(|since| now.monotonic.since(since) >= COMMIT_TIME_MAX)
+    }
+
+    /// A deleted spool is another matter: what is in memory is all there is, and cannot come again.
+    fn writes_fail(&self) -> bool {
+        self.spool.is_failing() && !self.spool.is_deleted()
     }
 
     /// Takes back what has not reached a process when writes begin to fail, and says in the log how
@@ -377,7 +382,7 @@ impl Queue {
         if self.holds_back(now) {
             self.withdraw_waiting(now);
         }
-        let failing = self.spool.is_failing();
+        let failing = self.writes_fail();
         if std::mem::replace(&mut self.failing, failing) == failing {
             return;
         }

@@ -244,6 +244,26 @@ fn r227_from_the_first_failed_write_on_no_attempt_reaches_a_process() {
 }
 
 #[test]
+fn s141_what_a_deleted_spool_had_is_delivered_as_nothing_of_it_can_come_again() {
+    let mut bench = Bench::new();
+    bench.reads_at_once = true;
+    for number in 0..20 {
+        let to = format!("a@d{number}.test");
+        bench.receiver.accept(number, envelope(&[&to]), b"Subject: x\r\n\r\nbody\r\n");
+    }
+    bench.run();
+    bench.disk.fail_always(Call::Sync, Some(Errno::MISSING));
+    let mut taken = 0;
+    while let Some(attempt) = bench.attempts.first() {
+        let to = attempt.recipients[0].1.address.to_string();
+        bench.say(&to, delivered());
+        bench.run_for(10);
+        taken += 1;
+    }
+    assert_eq!((taken, writes_fail(&bench)), (20, Vec::new()));
+}
+
+#[test]
 fn r227_a_commit_that_hangs_stops_attempts_until_it_ends() {
     let mut bench = Bench::new();
     bench.reads_at_once = true;

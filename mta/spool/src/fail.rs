@@ -10,7 +10,7 @@ use crate::format::segment::Kind;
 use crate::{Alarm, Output, Refusal, Spool};
 use mail::{Instant, Now, TransactionId};
 use std::time::Duration;
-use world::DiskError;
+use world::{DiskError, Errno};
 
 /// Failures in a row after which nothing is accepted for a while.
 const FAILURES_MAX: u32 = 3;
@@ -30,6 +30,12 @@ impl Spool {
     /// nothing has succeeded since. What is told to the spool meanwhile may not become durable.
     pub fn is_failing(&self) -> bool {
         self.failures > 0
+    }
+
+    /// Whether the last failure said that the spool's files are deleted: nothing of what is queued will
+    /// be found there again.
+    pub fn is_deleted(&self) -> bool {
+        self.failures > 0 && self.deleted
     }
 
     /// Since when the disk has been at the oldest commit of the log that is under way.
@@ -63,6 +69,7 @@ impl Spool {
     /// Counts a failure; too many in a row and the spool refuses until one attempt succeeds.
     pub(crate) fn failing(&mut self, error: DiskError, now: Now) {
         self.failures += 1;
+        self.deleted = error.errno == Errno::MISSING;
         self.last_refusal = if error.is_full() { Refusal::Full } else { Refusal::Broken };
         if self.failures < FAILURES_MAX {
             self.alarm(Alarm::CommitFailed(error));

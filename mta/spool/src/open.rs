@@ -125,6 +125,7 @@ fn resume(loaded: Loaded, settings: Settings, secret: u64) -> Spool {
         snapshots,
         log_bytes: loaded.tail_bytes,
         failures: 0,
+        deleted: false,
         last_refusal: Refusal::Broken,
         broken: None,
         idle_at: mail::Instant::ZERO,

@@ -54,6 +54,8 @@ pub struct Spool {
     pub(crate) snapshots: Snapshots,
     pub(crate) log_bytes: u64,
     pub(crate) failures: u32,
+    /// The last of them was about a file that is deleted.
+    pub(crate) deleted: bool,
     pub(crate) last_refusal: Refusal,
     pub(crate) broken: Option<Broken>,
     /// When a poll last found nothing to do.
