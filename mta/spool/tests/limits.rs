@@ -129,17 +129,18 @@ fn pauses_of_a_broken_disk_grow_and_never_shrink() {
 
 #[test]
 fn a_file_is_made_only_if_what_is_left_to_others_stays() {
-    let one = |room: u64| {
+    let made = |room: u64| {
         let disk = Disk::new(1);
         let settings = Settings { keep_free_bytes: 1 << 20, spares: 1, ..settings(1) };
-        let machine = Machine::open(&disk, settings, Ledger::default(), 1).unwrap();
+        let mut machine = Machine::open(&disk, settings, Ledger::default(), 1).unwrap();
         disk.set_room(room);
-        let mut machine = machine;
         run(&mut machine, 500);
-        machine.alarms.iter().any(|alarm| matches!(alarm, Alarm::Full(_)))
+        let full = machine.alarms.iter().any(|alarm| matches!(alarm, Alarm::Full(_)));
+        (disk.bytes("segment-00000000").is_some(), full)
     };
-    assert!(one((1 << 20) + (64 << 10) - 1), "a byte too few for the first segment");
-    assert!(!one((1 << 20) + 3 * (64 << 10)), "room for the first segment and the spare");
+    let least = (1 << 20) + (64 << 10);
+    assert_eq!(made(least - 1), (false, true), "a byte too few");
+    assert_eq!(made(least + 3 * (64 << 10)), (true, false), "room for the spare also");
 }
 
 #[test]

@@ -313,6 +313,30 @@ mod tests {
         assert_eq!(Table::decode(&bytes), Some(table));
     }
 
+    #[test]
+    fn a_header_whose_checksum_is_right_and_whose_counts_cannot_be_is_damaged() {
+        let good = SnapshotHeader {
+            complete: true,
+            generation: 1,
+            start_record: 1,
+            start_commit: 1,
+            slices: 0,
+            bytes: 0,
+            last_message: 0,
+            last_epoch: 0,
+        };
+        assert_eq!(SnapshotHeader::decode(&good.encode()), SnapshotFound::Header(good));
+        for bad in [
+            SnapshotHeader { start_record: 0, ..good },
+            SnapshotHeader { start_commit: 0, ..good },
+            SnapshotHeader { generation: u64::MAX, ..good },
+            SnapshotHeader { last_message: u64::MAX, ..good },
+            SnapshotHeader { last_epoch: u64::MAX, ..good },
+        ] {
+            assert_eq!(SnapshotHeader::decode(&bad.encode()), SnapshotFound::Damaged, "{bad:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn s131_garbage_snapshots_are_refused_without_a_panic(
