@@ -106,7 +106,8 @@ impl Need {
     }
 }
 
-const OVERLAY: &str = "mount -t tmpfs none . && mkdir -p lower upper work all && \
+/// Enters the new file system: a directory that something is mounted on stays what the shell is in.
+const OVERLAY: &str = "mount -t tmpfs none . && cd \"$PWD\" && mkdir -p lower upper work all && \
     mount -t overlay overlay -o lowerdir=$PWD/lower,upperdir=$PWD/upper,workdir=$PWD/work $PWD/all";
 
 /// Runs a line of shell in namespaces of its own, in an empty directory.
@@ -129,7 +130,7 @@ fn tracing() -> Result<(), String> {
     succeeds("sh", &["-c", &line])
 }
 
-/// Runs a program to its end in an empty directory; the error is the last line that it said.
+/// Runs a program to its end in an empty directory; the error is the first line that it said.
 fn succeeds(program: &str, arguments: &[&str]) -> Result<(), String> {
     let place = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
@@ -141,7 +142,7 @@ fn succeeds(program: &str, arguments: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it failed").into())
+    Err(said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it failed").into())
 }
 
 #[cfg(test)]
@@ -153,6 +154,16 @@ mod tests {
         assert!(met(&[Need::Program("/bin/sh")]));
         assert_eq!(missing(Need::Program("/nowhere/tool")), Some("it is not installed".into()));
         assert_eq!(succeeds("sh", &["-c", "echo no >&2; exit 1"]), Err("no".into()));
+    }
+
+    #[test]
+    fn an_overlay_and_a_room_are_met_wherever_mounts_a_network_and_the_kernels_overlay_are() {
+        let kernel = std::fs::read_to_string("/proc/filesystems").unwrap();
+        let mounts = missing(Need::Mounts).is_none() && kernel.contains("overlay");
+        assert_eq!(missing(Need::Overlay).is_none(), mounts, "{:?}", missing(Need::Overlay));
+        if mounts && missing(Need::Network).is_none() {
+            assert_eq!(missing(Need::Room), None);
+        }
     }
 
     /// The program that runs the tests starts itself again, and counts what that leaves behind.

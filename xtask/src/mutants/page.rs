@@ -26,11 +26,11 @@ fn made(root: &Path, reasons: &Reasons) -> Result<String> {
         "# Mutants\n\nMade by `cargo xtask mutants CRATE`: do not edit. cargo-mutants {VERSION} changes one thing at a time in a crate, and a test \
          must fail: one of the crate's, or else one of the simulator's. The sample is chosen by a fixed seed and not by line \
          numbers. Results, a line each: `docs/mutants/CRATE.jsonl`; why a survivor is let live: `docs/mutants/reasons.toml`.\n\n\
-         | crate | mutants | caught by its tests | by the simulator | timeout | unviable | missed | caught |\n\
+         | crate | tried | caught by its tests | by the simulator | timeout | unviable | missed | caught |\n\
          |---|---|---|---|---|---|---|---|\n"
     );
     let mut survivors = String::new();
-    for (name, _) in SAMPLES {
+    for (name, sample) in SAMPLES {
         let lines = results::read(root, name)?;
         if lines.is_empty() {
             writeln!(page, "| {name} | not yet tried | | | | | | |")?;
@@ -42,7 +42,7 @@ fn made(root: &Path, reasons: &Reasons) -> Result<String> {
         let all = lines.len();
         writeln!(
             page,
-            "| {name} | {all} | {by_crate} | {by_simulator} | {timeout} | {unviable} | {missed} | {percent} % |"
+            "| {name} | {all} of {sample} | {by_crate} | {by_simulator} | {timeout} | {unviable} | {missed} | {percent} % |"
         )?;
         for line in lines.iter().filter(|line| line.outcome == Outcome::Missed) {
             let reason = reasons.get(*name).and_then(|reasons| reasons.get(&line.key));
@@ -74,7 +74,7 @@ mod tests {
         let page = made(place.path(), &toml::from_str(reasons).unwrap()).unwrap();
         assert!(page.contains("| spool | `a.rs: x` | it is equal |"), "{page}");
         assert!(page.contains("| spool | `a.rs: y \\|\\| z` | open |"), "{page}");
-        assert!(page.contains("| spool | 2 | 0 | 0 | 0 | 0 | 2 | 0 % |"), "{page}");
+        assert!(page.contains("| spool | 2 of 80 | 0 | 0 | 0 | 0 | 2 | 0 % |"), "{page}");
         assert!(page.contains("| link | not yet tried |"), "{page}");
     }
 }
