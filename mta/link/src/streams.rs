@@ -29,6 +29,8 @@ pub const LOSSES_IN_A_ROW_MAX: u32 = 10;
 
 /// How long a process may be without its stream before somebody is told.
 pub const ABSENCE_MAX: Duration = Duration::from_secs(10);
+/// A stream that is up for this long ends an absence.
+pub const STABLE: Duration = Duration::from_secs(1);
 /// Between two times that it is told.
 pub const ALARM_EVERY: Duration = Duration::from_secs(60);
 
@@ -166,36 +168,43 @@ impl Streams {
     }
 }
 
-/// One end's own view of a stream: since when it has had none, and when that was told last.
+/// One end's own view of a stream: since when there has been none that lasted, and when that was
+/// told last.
 #[derive(Clone, Copy, Debug)]
 pub struct Presence {
-    absent_since: Option<Instant>,
+    absent_since: Instant,
+    up_since: Option<Instant>,
     told: Option<Instant>,
 }
 
 impl Presence {
     /// There is no stream yet.
     pub fn absent(now: Instant) -> Presence {
-        Presence { absent_since: Some(now), told: None }
+        Presence { absent_since: now, up_since: None, told: None }
     }
 
-    /// There is a stream, or there is none.
+    /// There is a stream, or there is none. One that is lost at once does not end an absence.
     pub fn is_now(&mut self, present: bool, now: Instant) {
         match present {
-            true => *self = Presence { absent_since: None, told: None },
-            false => drop(self.absent_since.get_or_insert(now)),
+            true => drop(self.up_since.get_or_insert(now)),
+            false if self.is_stable(now) => *self = Presence::absent(now),
+            false => self.up_since = None,
         }
+    }
+
+    fn is_stable(&self, now: Instant) -> bool {
+        self.up_since.is_some_and(|since| now.since(since) >= STABLE)
     }
 
     /// Whether there is a stream.
     pub fn is_present(&self) -> bool {
-        self.absent_since.is_none()
+        self.up_since.is_some()
     }
 
     /// For how long there has been none, if that is too long.
     pub fn trouble(&self, now: Instant) -> Option<Duration> {
-        let absent = now.since(self.absent_since?);
-        (absent >= ABSENCE_MAX).then_some(absent)
+        let absent = now.since(self.absent_since);
+        (absent >= ABSENCE_MAX && !self.is_stable(now)).then_some(absent)
     }
 
     /// The same, when it is time to tell it, or to tell it again.
@@ -303,7 +312,10 @@ mod tests {
         assert_eq!(told, [10, 70, 130, 190]);
         assert_eq!(presence.trouble(at(12_000)), Some(Duration::from_secs(11)));
         presence.is_now(true, at(12_000));
-        assert!(presence.is_present() && presence.trouble(at(90_000)).is_none());
+        presence.is_now(false, at(12_999));
+        assert!(presence.trouble(at(13_000)).is_some(), "it did not last");
+        presence.is_now(true, at(14_000));
+        assert!(presence.is_present() && presence.trouble(at(15_000)).is_none());
         presence.is_now(false, at(90_000));
         assert_eq!(presence.alarm(at(99_999)), None);
         assert!(presence.alarm(at(100_000)).is_some());

@@ -15,6 +15,7 @@ mod field;
 mod operators;
 mod process;
 mod resources;
+mod streams;
 
 /// The name of the file of faults is what a release build must not know (the compiler sees to it
 /// in `world/src/real/faults`, `cargo xtask tidy` to that).

@@ -8,7 +8,7 @@ use super::promises::Answer;
 use super::socket::Socket;
 use super::{SCRATCH_BYTES, Shared};
 use crate::log::Verb;
-use link::bounds::{RECIPIENTS_BYTES_MAX, recipient_bytes};
+use link::bounds::recipient_bytes;
 use link::receive::Refusal;
 use mail::{Address, Durable, Enhanced, Envelope, Now, Origin, Recipient, Reply, allocation_bytes};
 use policy::{Client, Policy, Repeats};
@@ -404,7 +404,7 @@ impl Conversation {
     fn rcpt(&mut self, recipient: Recipient) {
         let encoded_bytes = recipient_bytes(&recipient);
         let before = self.transaction.as_ref().map_or(0, |transaction| transaction.encoded_bytes);
-        if before + encoded_bytes > RECIPIENTS_BYTES_MAX {
+        if before + encoded_bytes > self.shared.recipients_bytes_max.get() {
             return self.answer(Verdict::Defer(recipients_too_long()));
         }
         let client = Client { address: self.client, trusted: self.trusted };

@@ -24,6 +24,7 @@ use crate::log::{Log, Verb};
 use crate::settings::{Handed, Listen, ListenAddress, Settings};
 use conversation::Conversation;
 use guests::{Guests, Stay};
+use link::bounds::RECIPIENTS_BYTES_MAX;
 use link::control::{FromMaster, Role, ToMaster};
 use mail::{Address, Enhanced, Reply};
 use memory::Memory;
@@ -67,6 +68,8 @@ pub struct Shared {
     policy: RefCell<Rc<policy::Policy>>,
     guests: Guests,
     memory: Memory,
+    /// What the recipients of one message may take: see [`recipients_bytes_max`].
+    recipients_bytes_max: Cell<usize>,
     /// As many as there are descriptors for, whatever the settings say.
     connections_possible: u32,
 }
@@ -175,6 +178,7 @@ async fn serve(start: Start, log: Log, connections_possible: u32) -> io::Result<
         policy: RefCell::new(Rc::new(handed.settings.policy(&handed.surroundings))),
         guests: Guests::default(),
         memory: Memory::default(),
+        recipients_bytes_max: Cell::new(recipients_bytes_max(&handed.settings)),
         connections_possible,
     });
     let (streams, queue) = mpsc::channel(STREAMS_MAX);
@@ -254,6 +258,7 @@ impl Doors {
     fn open(&mut self, handed: &Handed, listeners: Vec<(u16, OwnedFd)>) -> io::Result<()> {
         self.close();
         self.shared.memory.bound(share_of_memory(&handed.settings));
+        self.shared.recipients_bytes_max.set(recipients_bytes_max(&handed.settings));
         self.shared.promises.bound(handed.settings.limits.commit_timeout);
         for (index, fd) in listeners {
             let Some(listen) = handed.settings.listen.get(usize::from(index)) else { continue };
@@ -269,6 +274,11 @@ impl Doors {
     fn close(&mut self) {
         std::mem::take(&mut self.watches).into_values().for_each(|watch| watch.abort());
     }
+}
+
+/// The envelope has to fit into a frame, and with a piece of the body into a segment of the log.
+fn recipients_bytes_max(settings: &Settings) -> usize {
+    (settings.spool().segment_bytes as usize / 2).min(RECIPIENTS_BYTES_MAX)
 }
 
 /// What the sessions of one process of several may hold.

@@ -1,0 +1,236 @@
+//! Streams between living processes that are poisoned or lost, processes that say what is not
+//! theirs, envelopes at their bound: R205, R206, R220, R241.
+//!
+//! A process that was taken over is played by the test: it takes a copy of a descriptor of a
+//! running process (pidfd_getfd(2)) and speaks in its place.
+//!
+//! Must never stop the daemon, which is what is tested.
+
+use crate::field::{Field, Promised};
+use crate::support::daemon::{lives, signal_to};
+use crate::support::{Client, Daemon, Setup, token, until};
+use link::control::ToMaster;
+use serde_json::Value;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The descriptor at which each child has its control socket.
+const CONTROL_FD: i32 = 3;
+
+/// A copy of a descriptor of another process.
+fn seize(pid: u32, fd: i32) -> Option<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
+    let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()?;
+    let flags = rustix::process::PidfdGetfdFlags::empty();
+    rustix::process::pidfd_getfd(process, fd, flags).ok()
+}
+
+/// Its streams to other processes of ours: Unix sockets with the large buffer that these have.
+fn streams_of(pid: u32) -> Vec<UnixStream> {
+    use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_send_buffer_size};
+    let Ok(names) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let numbers = names.flatten().filter_map(|name| name.file_name().to_str()?.parse().ok());
+    let is_stream = |fd: &OwnedFd| {
+        socket_domain(fd) == Ok(rustix::net::AddressFamily::UNIX)
+            && rustix::net::sockopt::socket_type(fd) == Ok(rustix::net::SocketType::STREAM)
+            && socket_acceptconn(fd) == Ok(false)
+            && socket_send_buffer_size(fd).is_ok_and(|bytes| bytes > usual_buffer())
+    };
+    let seized = numbers.filter_map(|fd| seize(pid, fd)).filter(is_stream);
+    seized.map(UnixStream::from).collect()
+}
+
+fn usual_buffer() -> usize {
+    let (one, _) = UnixStream::pair().unwrap();
+    rustix::net::sockopt::socket_send_buffer_size(one.as_fd()).unwrap()
+}
+
+/// Whether descriptors of other processes may be taken here; says so past the harness if not.
+fn may_seize(daemon: &Daemon) -> bool {
+    let may = seize(daemon.pids_of("send")[0], CONTROL_FD).is_some();
+    if !may {
+        let name = std::thread::current().name().unwrap_or("a test").to_string();
+        let line = format!("SKIPPED {name}: it needs pidfd_getfd(2), to speak as a process\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+    may
+}
+
+fn status(daemon: &Daemon) -> Value {
+    let output = daemon.command(&["status", "--json"]);
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+/// How often the stream of this role was begun again, and whether it is up.
+fn renewals(daemon: &Daemon, role: &str) -> (u64, bool, String) {
+    let status = status(daemon);
+    let streams = status["streams"].as_array().cloned().unwrap_or_default();
+    let one = streams.iter().find(|one| one["role"] == role).cloned().unwrap_or_default();
+    let loss = one["loss"].as_str().unwrap_or_default().to_string();
+    (one["renewals"].as_u64().unwrap_or(0), one["up"] == true, loss)
+}
+
+/// What no end takes: a frame that claims to be longer than any.
+const POISON: [u8; 16] = [0xff; 16];
+
+#[test]
+fn r206_a_poisoned_stream_of_each_process_is_begun_again_and_nothing_is_lost_or_refused() {
+    let field = Field::start(Setup::default());
+    let daemon = &field.daemon;
+    if !may_seize(daemon) {
+        return;
+    }
+    let pids = daemon.pids();
+    let load = field.load(2);
+    for role in ["receive", "send", "local"] {
+        for from_queue in [false, true] {
+            load.wait_for_more(3);
+            let before = renewals(daemon, role).0;
+            let holder = if from_queue { "queue" } else { role };
+            let ours = streams_of(daemon.pids_of(holder)[0]);
+            assert!(!ours.is_empty(), "{holder} has streams");
+            // From queue's side each of its streams is poisoned.
+            ours.iter().for_each(|mut stream| drop(stream.write_all(&POISON)));
+            let now = until("the stream to be begun again", || {
+                let now = renewals(daemon, role);
+                (now.0 > before && now.1).then_some(now)
+            });
+            assert!(["frame too long", "the stream was closed"].contains(&&*now.2), "{now:?}");
+            load.wait_for_more(3);
+        }
+    }
+    daemon.wait_for_log(&["the stream between queue and receive 0 was lost", "begun again"]);
+    let mut promised = Promised::default();
+    load.stop(&mut promised);
+    let count = field.judge(&promised);
+    assert!(count.lost.is_empty(), "lost {:?}", count.lost);
+    assert_eq!(daemon.pids(), pids, "no process was started again");
+    daemon.works();
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn r206_a_client_that_waits_for_its_promise_has_it_over_the_next_stream() {
+    use crate::support::faults::{FREEZE, Faults, Point};
+    let faults = Faults::new();
+    let field = Field::start(Setup { environment: faults.environment(), ..Setup::default() });
+    let daemon = &field.daemon;
+    if !may_seize(daemon) {
+        return;
+    }
+    let mut client = Client::in_data(daemon.port, "a@client.test", "b@sink.test");
+    faults.arm(FREEZE, &[(Point::BeforeWrite, 1)]);
+    let token = token("waits");
+    client.send(format!("Subject: {token}\r\n\r\nx\r\n.\r\n"));
+    faults.wait_until_done("the commit");
+    for mut stream in streams_of(daemon.pids_of("receive")[0]) {
+        stream.write_all(&POISON).unwrap();
+    }
+    faults.thaw();
+    client.expect(250);
+    field.sink.wait(&token);
+    assert_eq!(field.sink.with(&token).len(), 1);
+}
+
+#[test]
+fn r220_a_process_that_says_that_all_must_end_is_started_again_and_mail_flows() {
+    let field = Field::start(Setup::default());
+    let daemon = &field.daemon;
+    if !may_seize(daemon) {
+        return;
+    }
+    let fatal = ToMaster::Fatal { text: "enough".into() };
+    let fatal = postcard::to_stdvec(&fatal).unwrap();
+    for words in [&fatal[..], b"\xff\xff\xff"] {
+        for role in ["receive", "send", "local", "queue"] {
+            daemon.works();
+            let before = daemon.pids_of(role)[0];
+            let control = seize(before, CONTROL_FD).unwrap();
+            rustix::net::send(&control, words, rustix::net::SendFlags::empty()).unwrap();
+            drop(control);
+            until("it to be started again", || {
+                let now = daemon.pids_of(role);
+                (!lives(&before) && !now.is_empty()).then_some(())
+            });
+        }
+    }
+    daemon.wait_for_log(&["receive 0 said Fatal", "it is ended and started again"]);
+    daemon.wait_for_log(&["send 0 said what is no message"]);
+    daemon.works();
+}
+
+#[test]
+fn r205_an_envelope_above_the_bound_is_cut_by_452_and_other_clients_are_not_affected() {
+    // A frame, then a segment is what an envelope has to fit into.
+    for (segment, fits) in [("64MiB", 29_000..32_000), ("1MiB", 400..500)] {
+        let spool = format!("segment_bytes = \"{segment}\"\nbatch_bytes_max = \"256KiB\"\n");
+        let taken = long_envelope(Setup { spool, ..Setup::default() });
+        assert!(fits.contains(&taken), "{taken} with segments of {segment}");
+    }
+}
+
+/// How many recipients of the longest kind are taken in one message.
+fn long_envelope(setup: Setup) -> usize {
+    let field = Field::start(setup);
+    let daemon = &field.daemon;
+    let label = "d".repeat(63);
+    let domain = format!("{label}.{label}.{label}.{}.hold.test", "e".repeat(40));
+    let orcpt = format!("rfc822;{}", "y".repeat(490));
+    let mut client = Client::ready(daemon.port);
+    client.ask("MAIL FROM:<s@client.test>", 250);
+    let (mut taken, mut put_off) = (0, 0);
+    for nth in 0..40 {
+        if put_off > 0 {
+            break;
+        }
+        let lines: String = (0..1_000)
+            .map(|one| {
+                format!("RCPT TO:<{nth:03}{one:04}{}@{domain}> ORCPT={orcpt}\r\n", "x".repeat(57))
+            })
+            .collect();
+        let mut sending = client.stream.try_clone().unwrap();
+        let sent = std::thread::spawn(move || sending.write_all(lines.as_bytes()).unwrap());
+        for _ in 0..1_000 {
+            let reply = client.reply();
+            match (reply.code, reply.enhanced()) {
+                (250, _) => taken += 1,
+                (452, "4.5.3") => put_off += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        sent.join().unwrap();
+    }
+    client.ask("DATA", 354);
+    client.send("Subject: x\r\n\r\nhi\r\n.\r\n");
+    client.expect(250);
+    daemon.works();
+    assert_eq!(renewals(daemon, "receive").0, 0, "{}", daemon.log());
+    taken
+}
+
+/// Kills each process of this role that comes up, until `done` says so.
+fn keep_down(daemon: &Daemon, role: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < deadline, "nobody has said it: {}", daemon.log());
+        daemon.pids_of(role).iter().for_each(|pid| signal_to(*pid, libc::SIGKILL));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn r241_queue_without_receive_and_receive_without_queue_are_told_in_status_and_as_errors() {
+    let field = Field::start(Setup::default());
+    let daemon = &field.daemon;
+    let trouble = || status(daemon)["troubles"].to_string();
+    let says = || trouble().contains("no stream between queue and receive 0 for");
+    keep_down(daemon, "receive", says);
+    assert_eq!(daemon.command(&["status"]).status.code(), Some(1));
+    daemon.wait_for_log(&["error", "no stream between queue and receive 0 for"]);
+    until("status to be well again", || (trouble() == "[]").then_some(()));
+    keep_down(daemon, "queue", || daemon.log().contains("no conversation with queue for"));
+    until("status to be well again", || (trouble() == "[]").then_some(()));
+    daemon.works();
+}

@@ -1,0 +1,279 @@
+//! A sending process is believed about what it was given, and about nothing else.
+
+#![allow(clippy::unwrap_used)]
+
+use bytes::{Bytes, BytesMut};
+use link::LinkError;
+use link::control::Role;
+use link::receive::ReceiverEnd;
+use link::send::{Attempt, SenderEnd, SenderEvent};
+use mail::{
+    Address, BodyKind, Domain, Enhanced, Envelope, NextHop, Notify, Origin, Outcome, Protocol,
+    Recipient, Reply, Report, ReversePath, Stage, Wall,
+};
+use queue::{Output, Queue, Restore, SenderKey};
+use scheduler::Scheduler;
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+use world::Clock as _;
+use world::sim::{Clock, Disk};
+
+const SEAL_KEY: [u64; 2] = [3, 4];
+const KEYS: [SenderKey; 3] =
+    [SenderKey(Role::Send, 0), SenderKey(Role::Send, 1), SenderKey(Role::Local, 0)];
+/// A message each for the two sending processes and for the mailboxes.
+const RECIPIENTS: [&str; 3] = ["a@a.test", "b@b.test", "c@local.test"];
+
+/// A queue with three sending processes, each of which has something under way.
+struct Bench {
+    disk: Disk,
+    clock: Clock,
+    queue: Queue,
+    receiver: ReceiverEnd,
+    ends: [SenderEnd; 3],
+    given: [Vec<Attempt>; 3],
+    /// What queue has said to each process over the present stream.
+    said: [Vec<u8>; 3],
+}
+
+fn settings() -> queue::Settings {
+    let domain = |name: &str| Domain::parse(name).unwrap();
+    let own = HashSet::from([domain("local.test")]);
+    queue::Settings {
+        hostname: "mx.test".into(),
+        postmaster: address("postmaster@mx.test"),
+        routes: policy::Routes::new(own, NextHop::Local, domain("mx.test"), Vec::new(), false),
+        scheduler: scheduler::Settings::default(),
+        bounce_bytes_max: 10_000,
+        shelf_bytes_max: 1 << 20,
+        credit_bytes: 1 << 20,
+        receivers: 1,
+    }
+}
+
+fn address(text: &str) -> Address {
+    Address::parse(text, false).unwrap()
+}
+
+fn envelope(to: &str) -> Envelope {
+    let recipient = Recipient { address: address(to), notify: Notify::DEFAULT, orcpt: None };
+    Envelope {
+        sender: ReversePath::Address(address("sender@from.test")),
+        ret: None,
+        envid: None,
+        body: BodyKind::SevenBit,
+        smtputf8: false,
+        origin: Origin { client: None, helo: "client.test".into(), protocol: Protocol::Esmtp },
+        arrived: Wall::from_micros(1_000_000),
+        recipients: vec![recipient],
+    }
+}
+
+fn delivered() -> Outcome {
+    let reply = Reply::new(250, Enhanced(2, 0, 0), "so it is");
+    let report = Report { stage: Stage::End, reply, peer: "hop.test".into(), from_peer: true };
+    Outcome::Delivered { report, relayed: false }
+}
+
+fn carried(frames: Option<&mut VecDeque<Bytes>>) -> BytesMut {
+    frames.map(|frames| frames.drain(..).flatten().collect()).unwrap_or_default()
+}
+
+fn open(disk: &Disk, clock: &Clock) -> Queue {
+    let (settings, now) = (settings(), clock.now());
+    let mut scheduler = Scheduler::new(settings.scheduler.clone(), now.monotonic.nanos(), now);
+    let mut restore = Restore::new(&settings.routes);
+    let spool = spool::Settings {
+        segment_bytes: 64 << 10,
+        batch_bytes_max: 16 << 10,
+        chunk_bytes_max: 4 << 10,
+        reserve_bytes: 0,
+        keep_free_bytes: 0,
+        ..spool::Settings::default()
+    };
+    let opened = spool::open(disk, spool, 1, &mut |replay| {
+        restore.replay(&mut scheduler, replay, now);
+    });
+    let (spool, _) = opened.unwrap();
+    Queue::new(1, now.monotonic.nanos(), settings, spool, scheduler, 3, now).sealed_with(SEAL_KEY)
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let (disk, clock) = (Disk::new(1), Clock::starting(Wall::from_micros(1_000_000)));
+        let mut bench = Bench {
+            queue: open(&disk, &clock),
+            disk,
+            clock,
+            receiver: ReceiverEnd::new(1, 7),
+            ends: [0, 1, 2].map(|life| SenderEnd::new(1, life, 10)),
+            given: Default::default(),
+            said: Default::default(),
+        };
+        bench.connect();
+        for (number, to) in RECIPIENTS.iter().enumerate() {
+            bench.receiver.accept(number as u64 + 1, envelope(to), b"Subject: x\r\n\r\nbody\r\n");
+            bench.run().unwrap();
+        }
+        let given = bench.given.each_ref().map(Vec::len);
+        assert_eq!(given, [1, 1, 1], "each has something under way");
+        bench
+    }
+
+    fn connect(&mut self) {
+        let now = self.clock.now();
+        self.queue.receiver_connected(0);
+        self.receiver.connected(now.monotonic);
+        for (at, key) in KEYS.into_iter().enumerate() {
+            self.queue.sender_connected(key, now);
+            self.ends[at].connected();
+            self.said[at].clear();
+        }
+    }
+
+    /// The queue process is killed and started again; the others live on.
+    fn restart(&mut self) {
+        self.clock.advance(Duration::from_millis(5));
+        self.queue = open(&self.disk, &self.clock);
+        self.connect();
+    }
+
+    /// Carries frames for a while; the first error of a conversation with a sending process.
+    fn run(&mut self) -> Result<(), LinkError> {
+        for _ in 0..300 {
+            let now = self.clock.now();
+            let mut said = carried(Some(self.receiver.output()));
+            self.queue.receiver_input(0, &mut said, now)?;
+            for (at, key) in KEYS.into_iter().enumerate() {
+                let mut said = carried(Some(self.ends[at].output()));
+                self.queue.sender_input(key, &mut said, now)?;
+            }
+            self.queue.advance(now);
+            while let Some(output) = self.queue.poll() {
+                match output {
+                    Output::Io(io) => self.queue.io_done(spool::execute(&self.disk, io), now),
+                    Output::Read(read) => {
+                        self.queue.read_done(queue::perform(&self.disk, read), now);
+                    }
+                    Output::Log(_) | Output::Answer(..) => {}
+                }
+            }
+            self.receiver.handle(&mut carried(self.queue.receiver_output(0))).unwrap();
+            for (at, key) in KEYS.into_iter().enumerate() {
+                let mut said = carried(self.queue.sender_output(key));
+                self.said[at].extend_from_slice(&said);
+                self.ends[at].handle(&mut said).unwrap();
+                while let Some(event) = self.ends[at].poll() {
+                    let SenderEvent::Attempt { attempt, .. } = event else { continue };
+                    self.given[at].push(*attempt);
+                }
+            }
+            self.clock.advance(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// A liar in place of this process: it knows all that another was told.
+    fn knows_what_was_told_to(&mut self, liar: usize, other: usize) -> SenderEnd {
+        let mut end = SenderEnd::new(1, 99, 10);
+        end.connected();
+        end.handle(&mut BytesMut::from(&self.said[other][..])).unwrap();
+        end.output().clear();
+        std::mem::replace(&mut self.ends[liar], end)
+    }
+
+    fn say(&mut self, liar: usize, attempt: u64, about: &Attempt) {
+        let outcomes = about.recipients.iter().map(|(index, _)| (*index, delivered())).collect();
+        self.ends[liar].result(link::send::Result { attempt, message: about.message, outcomes });
+    }
+
+    /// What scheduler and spool know: nothing of it changes by a lie.
+    fn known(&self) -> (u64, u64, u64) {
+        let now = self.clock.now();
+        let summary = self.queue.summary(now);
+        (summary.messages, summary.recipients, self.queue.counters().delivered)
+    }
+
+    fn refuses(&mut self, what: &str) {
+        let before = self.known();
+        assert_eq!(self.run(), Err(LinkError::NotGiven), "{what}");
+        assert_eq!(self.known(), before, "{what}");
+    }
+}
+
+#[test]
+fn r219_an_outcome_of_another_process_s_attempt_is_refused_and_changes_nothing() {
+    for (liar, other) in [(0, 1), (1, 0), (0, 2), (2, 1)] {
+        let mut bench = Bench::new();
+        let about = bench.given[other][0].clone();
+        bench.knows_what_was_told_to(liar, other);
+        bench.say(liar, about.attempt, &about);
+        bench.refuses("an outcome");
+    }
+}
+
+#[test]
+fn r219_an_outcome_or_a_fetch_of_another_message_by_an_attempt_of_its_own_is_refused() {
+    let mut bench = Bench::new();
+    let (own, other) = (bench.given[0][0].clone(), bench.given[2][0].clone());
+    bench.say(0, own.attempt, &other);
+    bench.refuses("an outcome");
+    let mut bench = Bench::new();
+    let (own, other) = (bench.given[0][0].clone(), bench.given[2][0].clone());
+    bench.ends[0].fetch(own.attempt, other.message, 0, 1_000);
+    bench.refuses("a fetch");
+}
+
+#[test]
+fn r219_what_another_process_has_under_way_is_not_taken_over_by_this_one() {
+    for restarted in [false, true] {
+        let mut bench = Bench::new();
+        bench.knows_what_was_told_to(0, 2);
+        if restarted {
+            bench.restart();
+        } else {
+            let now = bench.clock.now();
+            bench.queue.sender_connected(KEYS[0], now);
+            bench.ends[0].connected();
+        }
+        bench.refuses("what is under way");
+    }
+}
+
+#[test]
+fn r219_what_a_process_was_given_is_believed_over_a_new_stream_and_by_a_new_queue_process() {
+    for restarted in [false, true] {
+        let mut bench = Bench::new();
+        let attempts = bench.given.each_ref().map(|given| given[0].clone());
+        match restarted {
+            true => bench.restart(),
+            false => bench.connect(),
+        }
+        bench.run().unwrap();
+        assert_eq!(bench.given.each_ref().map(Vec::len), [1, 1, 1], "none is made twice");
+        for (at, attempt) in attempts.iter().enumerate() {
+            bench.say(at, attempt.attempt, attempt);
+        }
+        bench.run().unwrap();
+        assert_eq!(bench.known(), (0, 0, 3));
+    }
+}
+
+#[test]
+fn r206_attempts_whose_process_does_not_come_back_are_made_again() {
+    let mut bench = Bench::new();
+    // Each process was started again and knows nothing; the last does not come back at all.
+    bench.ends = [10, 11, 12].map(|life| SenderEnd::new(1, life, 10));
+    let now = bench.clock.now();
+    KEYS.iter().for_each(|key| bench.queue.sender_gone(*key, now));
+    for at in [0, 1] {
+        bench.queue.sender_connected(KEYS[at], now);
+        bench.ends[at].connected();
+    }
+    (0..15).for_each(|_| bench.run().unwrap());
+    assert_eq!(bench.given.each_ref().map(Vec::len), [2, 2, 1], "by those that came back");
+    bench.queue.sender_connected(KEYS[2], bench.clock.now());
+    bench.ends[2].connected();
+    bench.run().unwrap();
+    assert_eq!(bench.given.each_ref().map(Vec::len), [2, 2, 2]);
+}
