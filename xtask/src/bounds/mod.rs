@@ -28,7 +28,6 @@ pub fn write(root: &Path) -> Result<()> {
 }
 
 /// The complaints, one of which is a page that differs from what the tree says.
-#[expect(dead_code, reason = "tidy asks once the list is complete")]
 pub fn current(root: &Path) -> Result<Vec<String>> {
     let (page, mut complaints) = made(root)?;
     if std::fs::read_to_string(root.join(PAGE)).unwrap_or_default() != page {

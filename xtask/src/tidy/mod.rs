@@ -32,6 +32,7 @@ pub fn run(root: &Path) -> Result<()> {
     complaints.extend(docs::check(root, &files, &sources)?);
     complaints.extend(crate::knobs::current(root)?);
     complaints.extend(crate::faults::current(root)?);
+    complaints.extend(crate::bounds::current(root)?);
     warnings.iter().for_each(|warning| println!("warning: {warning}"));
     complaints.iter().for_each(|complaint| println!("error: {complaint}"));
     ensure!(complaints.is_empty(), "tidy found {} faults", complaints.len());
