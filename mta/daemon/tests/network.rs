@@ -321,7 +321,11 @@ fn r211_recipients_of_ten_and_of_a_hundred_sessions_stay_within_the_memory_setti
             "[processes]\nreceive = 1\n[limits]\nsession_memory_bytes_max = {SETTING}\n\
              connections = 2000\nstranger_recipients_max = 50000\n"
         );
-        let place = start(tables);
+        // An envelope may take half of a segment: more than the memory of all sessions.
+        let spool = "segment_bytes = \"64MiB\"".into();
+        let sink = Sink::start(Script::default());
+        let setup = Setup { sink_port: sink.port, tables, spool, ..Setup::default() };
+        let place = Place { daemon: Daemon::start(setup), sink };
         place.daemon.works();
         let receive = place.daemon.pids_of("receive")[0];
         let before = rss_anon(receive).unwrap();
