@@ -123,8 +123,9 @@ fn image(kind: &str) -> Result<(), String> {
 }
 
 fn tracing() -> Result<(), String> {
-    let attach = "sleep 60 & strace -o /dev/null -p $! & tracer=$!; sleep 0.3; \
-        kill -0 $tracer && kill -INT $tracer; wait $tracer; kill $(jobs -p) 2>/dev/null; true";
+    // The traced process must not keep our pipe open: its end is waited for.
+    let attach = "sleep 60 >/dev/null 2>&1 & traced=$!; strace -o /dev/null -p $traced & tracer=$!; \
+        sleep 0.3; kill -0 $tracer && kill -INT $tracer; wait $tracer; kill $traced; true";
     let line =
         format!("{{ {attach}; }} 2>said; grep -q attached said || {{ cat said >&2; exit 1; }}");
     succeeds("sh", &["-c", &line])
