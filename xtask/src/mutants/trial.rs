@@ -10,8 +10,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Tests that take longer did not end. The crates' take up to a minute, the simulator's up to five on a busy machine.
-const TEST_SECONDS_MAX: u32 = 1200;
+/// Tests that take longer did not end: a crate's take up to a minute, the simulator's up to five on a busy machine.
+const CRATE_SECONDS_MAX: u32 = 300;
+const SIMULATOR_SECONDS_MAX: u32 = 1200;
 const BUILD_SECONDS_MAX: u32 = 3600;
 
 /// Whose tests.
@@ -56,13 +57,13 @@ struct Found {
 impl Trial<'_> {
     /// Runs cargo-mutants, whose directory `mutants.out` goes below `output`; how long it took, in seconds.
     pub fn run(&self, mut command: Command, output: &Path) -> Result<(Outcome, u64)> {
-        let package = match self.tests {
-            Tests::OfCrate => self.package,
-            Tests::OfSimulator => "sim",
+        let (package, seconds_max) = match self.tests {
+            Tests::OfCrate => (self.package, CRATE_SECONDS_MAX),
+            Tests::OfSimulator => ("sim", SIMULATOR_SECONDS_MAX),
         };
         command.args(["--in-place", "--baseline", "skip", "--package", self.package]);
         command.args(["--test-package", package, "--output"]).arg(output);
-        command.args(["--timeout", &TEST_SECONDS_MAX.to_string()]);
+        command.args(["--timeout", &seconds_max.to_string()]);
         command.args(["--build-timeout", &BUILD_SECONDS_MAX.to_string()]);
         command.args(["--re", &exactly(&self.mutant.name)]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
