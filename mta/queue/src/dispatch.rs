@@ -15,7 +15,7 @@ use link::control::Role;
 use link::send::{INLINE_BYTES_MAX, QueueEnd, QueueEvent, UnderWay};
 use mail::{Envelope, Instant, MessageId, NextHop, Now, Outcome, Recipient};
 use scheduler::{Attempt, AttemptId};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub(crate) struct Senders {
     /// Until then attempts wait for all of them to say hello.
     wait_until: Option<Instant>,
     ends: BTreeMap<SenderKey, Sender>,
-    /// Attempts that wait for a process of their kind.
-    waiting: VecDeque<(Attempt, NextHop)>,
+    /// Attempts that wait for a process of their kind, in the order in which they were given out.
+    waiting: BTreeMap<(Role, AttemptId), (Attempt, NextHop)>,
     /// Attempts whose stream has ended, until their process tells what it still has.
     orphans: BTreeMap<SenderKey, Orphans>,
     /// Seals attempts: the same in each life of the queue process.
@@ -48,6 +48,8 @@ struct Sender {
     capacity: usize,
     /// Attempts it has, by its own name for them, which is ours unless a former life gave it.
     under_way: BTreeMap<u64, Flight>,
+    /// Of these, attempts whose message is being read: the process does not know of them yet.
+    reading: BTreeSet<AttemptId>,
     /// Attempts that it told and that are over: their results are said again, and count nothing.
     strays: HashSet<u64>,
     /// Results that are durable, of which it has not been told.
@@ -94,7 +96,7 @@ impl Senders {
             expected,
             wait_until: Some(wait_until),
             ends: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
             orphans: BTreeMap::new(),
             seal_key,
             tell_at: None,
@@ -107,6 +109,7 @@ impl Senders {
             greeted: false,
             capacity: 0,
             under_way: BTreeMap::new(),
+            reading: BTreeSet::new(),
             strays: HashSet::new(),
             recorded: Vec::new(),
         };
@@ -167,7 +170,41 @@ impl Senders {
     pub fn forget(&mut self, key: SenderKey, attempt: AttemptId) {
         if let Some(sender) = self.ends.get_mut(&key) {
             sender.under_way.remove(&attempt.0);
+            sender.reading.remove(&attempt);
         }
+    }
+
+    /// Takes back an attempt of which no process knows yet; false: there is none of this name.
+    fn recall(&mut self, attempt: AttemptId) -> bool {
+        let waited = |role| self.waiting.remove(&(role, attempt)).is_some();
+        if [Role::Send, Role::Local].into_iter().any(waited) {
+            return true;
+        }
+        let read = self.ends.iter().find(|(_, sender)| sender.reading.contains(&attempt));
+        let Some(key) = read.map(|(key, _)| *key) else { return false };
+        self.forget(key, attempt);
+        true
+    }
+
+    /// Attempts that were meant for this process, which does not know of them.
+    fn reading(&self, key: SenderKey) -> Vec<AttemptId> {
+        let sender = self.ends.get(&key).into_iter();
+        sender.flat_map(|sender| sender.reading.iter().copied()).collect()
+    }
+
+    /// All attempts of which no process knows yet.
+    fn not_begun(&self) -> Vec<AttemptId> {
+        let waiting = self.waiting.keys().map(|(_, attempt)| *attempt);
+        waiting.chain(self.ends.keys().flat_map(|key| self.reading(*key))).collect()
+    }
+
+    /// The first attempt that waits for a process of this kind, and one that has room.
+    fn next_waiting(&mut self, role: Role) -> Option<(SenderKey, Attempt, NextHop)> {
+        let all = (role, AttemptId(0))..=(role, AttemptId(u64::MAX));
+        let (name, (attempt, hop)) = self.waiting.range(all).next()?;
+        let (name, key) = (*name, self.choose(hop, attempt.destination.0)?);
+        let (attempt, hop) = self.waiting.remove(&name)?;
+        Some((key, attempt, hop))
     }
 
     fn flight(&self, key: SenderKey, attempt: u64) -> Option<Flight> {
@@ -221,7 +258,7 @@ impl Senders {
     /// A process for this next hop with room: always the same one for a destination while it has
     /// room, because it keeps the connections.
     fn choose(&self, hop: &NextHop, destination: u32) -> Option<SenderKey> {
-        let role = if *hop == NextHop::Local { Role::Local } else { Role::Send };
+        let role = role_for(hop);
         let fit = || {
             self.ends
                 .iter()
@@ -232,6 +269,11 @@ impl Senders {
         let place = (destination as usize).checked_rem(fit().count())?;
         fit().nth(place)
     }
+}
+
+/// The kind of process that makes attempts to a next hop.
+fn role_for(hop: &NextHop) -> Role {
+    if *hop == NextHop::Local { Role::Local } else { Role::Send }
 }
 
 impl Queue {
@@ -248,7 +290,38 @@ impl Queue {
         };
         match self.senders.choose(&hop, attempt.destination.0) {
             Some(key) => self.hand_out(key, attempt, hop, now),
-            None => self.senders.waiting.push_back((attempt, hop)),
+            None => {
+                let name = (role_for(&hop), attempt.attempt);
+                self.senders.waiting.insert(name, (attempt, hop));
+            }
+        }
+    }
+
+    /// Gives the scheduler back each attempt that has not begun and is not wanted any more: it must not begin after the
+    /// hold or deletion of its message has been confirmed.
+    pub(crate) fn withdraw_unwanted(&mut self, now: Now) {
+        while let Some(attempt) = self.scheduler.unwanted() {
+            self.withdraw(attempt, now);
+        }
+    }
+
+    /// Gives the scheduler back all attempts of which no process knows yet.
+    pub(crate) fn withdraw_waiting(&mut self, now: Now) {
+        for attempt in self.senders.not_begun() {
+            self.withdraw(attempt, now);
+        }
+    }
+
+    /// Gives the scheduler back what was meant for a process whose stream ends.
+    pub(crate) fn withdraw_from(&mut self, key: SenderKey, now: Now) {
+        for attempt in self.senders.reading(key) {
+            self.withdraw(attempt, now);
+        }
+    }
+
+    fn withdraw(&mut self, attempt: AttemptId, now: Now) {
+        if self.senders.recall(attempt) {
+            self.scheduler.withdraw(attempt, now);
         }
     }
 
@@ -265,7 +338,12 @@ impl Queue {
             .filter(|opened| opened.bytes > INLINE_BYTES_MAX || opened.content.is_some() || held);
         match ready.cloned() {
             Some(opened) => self.send_attempt(key, attempt, hop, &opened, now),
-            None => self.read(message, ReadFor::Attempt { key, attempt, hop }, now),
+            None => {
+                if let Some(sender) = self.senders.ends.get_mut(&key) {
+                    sender.reading.insert(attempt.attempt);
+                }
+                self.read(message, ReadFor::Attempt { key, attempt, hop }, now);
+            }
         }
     }
 
@@ -279,13 +357,14 @@ impl Queue {
     ) {
         let limits = self.scheduler.limits(attempt.destination);
         if self.senders.flight(key, attempt.attempt.0).is_none() {
-            return; // the process died while the message was read
+            return; // while the message was read the process died, or the attempt was withdrawn
         }
         let envelope = &opened.envelope;
         let recipients = recipients_that_fit(envelope, &attempt.recipients);
         let indices = recipients.iter().map(|(index, _)| *index);
         let seal = self.senders.seal(key, attempt.attempt.0, attempt.message, indices);
         let Some(sender) = self.senders.ends.get_mut(&key) else { return };
+        sender.reading.remove(&attempt.attempt);
         let order = link::send::Attempt {
             attempt: attempt.attempt.0,
             seal,
@@ -413,22 +492,14 @@ impl Queue {
         }
     }
 
-    /// Gives the scheduler back the attempts that wait for a process.
-    pub(crate) fn withdraw_waiting(&mut self, now: Now) {
-        for (attempt, _) in std::mem::take(&mut self.senders.waiting) {
-            self.scheduler.withdraw(attempt.attempt, now);
-        }
-    }
-
+    /// Looks at no more attempts than there is room for.
     fn hand_out_waiting(&mut self, now: Now) {
         if self.holds_back(now) {
             return;
         }
-        for _ in 0..self.senders.waiting.len() {
-            let Some((attempt, hop)) = self.senders.waiting.pop_front() else { return };
-            match self.senders.choose(&hop, attempt.destination.0) {
-                Some(key) => self.hand_out(key, attempt, hop, now),
-                None => self.senders.waiting.push_back((attempt, hop)),
+        for role in [Role::Send, Role::Local] {
+            while let Some((key, attempt, hop)) = self.senders.next_waiting(role) {
+                self.hand_out(key, attempt, hop, now);
             }
         }
     }

@@ -174,6 +174,9 @@ const UNRECORDED_RESULTS_MAX: usize = 2048;
 /// attempt begins. Even a slow disk that works needs less.
 const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// Recipients in one slice of a snapshot, or one message: while a slice is made, this thread does nothing else.
+const SLICE_RECIPIENTS_MAX: usize = 4096;
+
 impl Queue {
     /// `own_origin` is drawn at random; `senders` is how many sending processes there will be.
     pub fn new(
@@ -262,6 +265,7 @@ impl Queue {
     /// The stream to a sending process is gone. Its attempts are lost if the process does not name
     /// them over a new one soon.
     pub fn sender_gone(&mut self, key: SenderKey, now: Now) {
+        self.withdraw_from(key, now);
         self.senders.disconnect(key, now.monotonic);
     }
 
@@ -305,8 +309,10 @@ impl Queue {
         let told = |slice: &mut spool::SnapshotSlice| {
             slice.messages.iter().all(|message| records.all_submitted(*message))
         };
-        let Some(slice) = self.slice.take_if(told) else { return false };
-        let blobs = self.scheduler.export_all(&slice.messages, now);
+        let Some(mut slice) = self.slice.take_if(told) else { return false };
+        let max = SLICE_RECIPIENTS_MAX;
+        let (blobs, taken) = self.scheduler.export_all(&slice.messages, max, now);
+        slice.end_after(taken);
         self.spool.snapshot_slice(slice, blobs);
         true
     }
@@ -340,12 +346,14 @@ impl Queue {
             return false;
         }
         let mut moved = false;
+        self.withdraw_unwanted(now);
         while let Some(output) = self.next_of_scheduler(now) {
             moved = true;
             match output {
                 scheduler::Output::Attempt(attempt) => self.attempt(attempt, now),
                 scheduler::Output::Record(record) => self.record(record, now),
             }
+            self.withdraw_unwanted(now);
         }
         // Every record that a result called for has been given to the spool by now.
         for acknowledgement in self.records.all_given() {

@@ -105,6 +105,7 @@ impl Scheduler {
         }
         if self.messages[message].has(DELAY_SEEN) {
             self.messages[message].flags |= OVERDUE;
+            self.ask_back(message);
             return self.begin_to_tell(message, Mark::Expiry);
         }
         self.messages[message].flags |= DELAY_SEEN;

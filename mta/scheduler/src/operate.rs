@@ -9,7 +9,7 @@ use crate::scheduler::Scheduler;
 use mail::{Change, MessageId, NextHop, Now};
 
 impl Scheduler {
-    /// Keeps a message from being tried; an attempt in flight is finished. False: no such message.
+    /// Keeps a message from being tried; an attempt that has begun is finished. False: no such message.
     ///
     /// Recorded also where it is held already: who asks is answered when the record is durable, and
     /// the one before may not be.
@@ -56,6 +56,7 @@ impl Scheduler {
         let Some(message) = self.ids.get(id) else { return false };
         self.messages[message].flags |= DELETED;
         let mut record = Record::new(id);
+        self.ask_back(message);
         self.count_out(message);
         for job in self.jobs_of(message) {
             if self.jobs[job].state == JobState::InFlight {
@@ -99,6 +100,7 @@ impl Scheduler {
     pub(crate) fn hold_as(&mut self, message: u32, by: HeldBy) {
         let id = self.messages[message].id;
         self.put_aside(message, by);
+        self.ask_back(message);
         self.record_one(Change::Hold { message: id });
     }
 

@@ -4,7 +4,7 @@
 
 use crate::destination::{Health, Moment};
 use crate::job::To;
-use crate::message::{DELETED, NULL_SENDER, OVERDUE};
+use crate::message::{DELETED, Job, JobState, NULL_SENDER, OVERDUE};
 use crate::output::{AttemptId, HeldBy, NoticeKind, Record, SilentBecause};
 use crate::scheduler::{Flight, Scheduler};
 use mail::{Change, Enhanced, NextHop, Now, Outcome, Reply, Report, Stage};
@@ -55,13 +55,39 @@ impl Scheduler {
         self.refresh(self.jobs[job].destination);
     }
 
-    /// Takes back an attempt that has not reached its process: it counts as never begun.
+    /// The next attempt to withdraw if no process has it yet, because its message was held, deleted or given up. To be
+    /// asked until it says `None`, before `poll`.
+    pub fn unwanted(&mut self) -> Option<AttemptId> {
+        self.unwanted.pop_front()
+    }
+
+    /// Takes back an attempt that no process has got: it counts as never begun.
     pub fn withdraw(&mut self, attempt: AttemptId, now: Now) {
         self.clock.set(now);
-        let Some(flight) = self.land(attempt) else { return };
-        let held = self.messages[self.jobs[flight.job].message].held != 0;
-        self.shift(flight.job, if held { To::Held } else { To::Ready });
-        self.refresh(self.jobs[flight.job].destination);
+        let Some(Flight { job, .. }) = self.land(attempt) else { return };
+        let Job { message, destination, .. } = self.jobs[job];
+        let held = self.messages[message].held != 0;
+        if self.messages[message].has(OVERDUE) && !held {
+            let mut record = Record::new(self.messages[message].id);
+            self.count_out(message);
+            self.leave(job);
+            self.give_up(job, &mut record);
+            self.close_or_count(message, &mut record);
+            self.record(record);
+        } else {
+            self.shift(job, if held { To::Held } else { To::Ready });
+        }
+        self.refresh(destination);
+    }
+
+    /// Asks for the attempts of a message back, as far as they have not begun.
+    pub(crate) fn ask_back(&mut self, message: u32) {
+        for job in self.jobs_of(message) {
+            if self.jobs[job].state == JobState::InFlight {
+                let attempt = self.flights[self.jobs[job].place].attempt;
+                self.unwanted.push_back(AttemptId(attempt));
+            }
+        }
     }
 
     /// Recipients of all attempts in flight.

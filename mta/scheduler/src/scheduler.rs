@@ -12,7 +12,7 @@ use crate::lanes::Lanes;
 use crate::members::Group;
 use crate::message::{Job, MANY, Many, Message, NULL_SENDER, Recipient};
 use crate::order::{Key, Order};
-use crate::output::{Arrival, ArrivingRecipient, DestinationId, HeldBy, Output, Record};
+use crate::output::{Arrival, ArrivingRecipient, AttemptId, DestinationId, HeldBy, Output, Record};
 use crate::poll::FLIGHT_BITS;
 use crate::settings::{DestinationLimits, Settings};
 use crate::store::reports::REPORT_BYTES_MAX;
@@ -86,6 +86,8 @@ pub struct Scheduler {
     pub(crate) done: VecDeque<MessageId>,
 
     pub(crate) flights: Slab<Flight>,
+    /// Attempts in flight whose message has been held, deleted or given up since.
+    pub(crate) unwanted: VecDeque<AttemptId>,
     pub(crate) flight_number: u64,
     pub(crate) in_flight: u32,
     pub(crate) suspects_in_flight: u32,
@@ -156,6 +158,7 @@ impl Scheduler {
             routed: VecDeque::new(),
             done: VecDeque::new(),
             flights: Slab::new(),
+            unwanted: VecDeque::new(),
             // Names of a former life, which may still be under way, are not given again.
             flight_number: chance.bits() >> (FLIGHT_BITS + 1),
             in_flight: 0,

@@ -70,16 +70,28 @@ impl Scheduler {
         Some(self.save(message, now))
     }
 
-    /// The same of many, whose ids are in order; those that are not there are left out. Looks at those in between, too.
-    pub fn export_all(&self, ids: &[MessageId], now: Now) -> Vec<(MessageId, Vec<u8>)> {
-        let Some(first) = ids.first() else { return Vec::new() };
+    /// The same of many, whose ids are in order; messages that are not there are left out. Ends before the message with
+    /// which there would be more than `recipients_max` recipients, but not before the first: also says how many ids it
+    /// has taken. Looks at the messages in between, too.
+    pub fn export_all(
+        &self,
+        ids: &[MessageId],
+        recipients_max: usize,
+        now: Now,
+    ) -> (Vec<(MessageId, Vec<u8>)>, usize) {
+        let Some(first) = ids.first() else { return (Vec::new(), 0) };
         let mut there = self.ids.after(first.0.checked_sub(1).map(MessageId)).peekable();
-        let save = |id: &MessageId| {
+        let (mut saved, mut recipients) = (Vec::new(), 0);
+        for (taken, id) in ids.iter().enumerate() {
             while there.next_if(|(other, _)| other < id).is_some() {}
-            let (_, message) = there.next_if(|(other, _)| other == id)?;
-            Some((*id, self.save(message, now)))
-        };
-        ids.iter().filter_map(save).collect()
+            let Some((_, message)) = there.next_if(|(other, _)| other == id) else { continue };
+            recipients += self.recipients_left(message);
+            if recipients > recipients_max && !saved.is_empty() {
+                return (saved, taken);
+            }
+            saved.push((*id, self.save(message, now)));
+        }
+        (saved, ids.len())
     }
 
     /// The next messages above `after` in the order of their ids, at most `max`.
@@ -135,6 +147,11 @@ impl Scheduler {
             Change::Priority { priority, .. } => self.prefer(message, *priority),
             Change::Retire { .. } => self.apply_retire(message),
         }
+    }
+
+    fn recipients_left(&self, message: u32) -> usize {
+        let found = &self.messages[message];
+        if found.has(MANY) { self.many[found.recipients].left as usize } else { 1 }
     }
 
     fn save(&self, message: u32, now: Now) -> Vec<u8> {

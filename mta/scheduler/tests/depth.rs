@@ -82,9 +82,13 @@ fn after_a_restart_the_lists_are_the_same() {
     assert_eq!(page(&other).rows.len(), 3);
     assert_eq!(page(&other).next, None);
     let ids: Vec<_> = [13, 14, 20_013].map(mail::MessageId).into();
-    let some = bench.scheduler.export_all(&ids, bench.now);
     let alone = |id: &mail::MessageId| Some((*id, bench.scheduler.export(*id, bench.now)?));
-    assert_eq!(some, ids.iter().filter_map(alone).collect::<Vec<_>>());
+    let all: Vec<_> = ids.iter().filter_map(alone).collect();
+    // The first and the last have two recipients, the second has one.
+    for (recipients_max, taken) in [(usize::MAX, 3), (4, 2), (3, 2), (2, 1), (0, 1)] {
+        let some = bench.scheduler.export_all(&ids, recipients_max, bench.now);
+        assert_eq!(some, (all[..taken].to_vec(), taken), "{recipients_max}");
+    }
 }
 
 /// Outputs and calls of `poll` that the expiry of one message takes among so many others that wait for theirs.

@@ -44,6 +44,17 @@ pub struct SnapshotSlice {
     pub messages: Vec<MessageId>,
 }
 
+impl SnapshotSlice {
+    /// Ends the slice after so many of its messages, of which there is at least one, because the state of more is long.
+    /// The rest are asked for in the next slice.
+    pub fn end_after(&mut self, messages: usize) {
+        if messages < self.messages.len() {
+            self.messages.truncate(messages.max(1));
+            self.through = self.messages[self.messages.len() - 1].0;
+        }
+    }
+}
+
 /// What the spool wants or has to say.
 #[derive(Debug)]
 pub enum Output<I = Io> {

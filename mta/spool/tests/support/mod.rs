@@ -104,6 +104,8 @@ pub struct Machine {
     pub refused: u64,
     /// Held back: snapshots asked for by the spool are answered.
     pub snapshots: bool,
+    /// Slices end after so many messages, as if the state of these were long.
+    pub slice_messages_max: usize,
 }
 
 enum UnderWay {
@@ -179,6 +181,7 @@ impl Machine {
             durable: 0,
             refused: 0,
             snapshots: true,
+            slice_messages_max: usize::MAX,
         })
     }
 
@@ -209,7 +212,8 @@ impl Machine {
                     sent.refused = true;
                 }
                 Output::Alarm(alarm) => self.alarms.push(alarm),
-                Output::SnapshotWanted(slice) => {
+                Output::SnapshotWanted(mut slice) => {
+                    slice.end_after(self.slice_messages_max);
                     // One that we have ended already is not there any more.
                     let blob = |id: &MessageId| {
                         Some((*id, postcard::to_stdvec(self.states.get(id)?).unwrap()))
