@@ -75,9 +75,7 @@ impl Queue {
         let mut ids = ids.peekable();
         let (mut rows, mut bytes) = (Vec::new(), 0);
         while let Some(id) = ids.next_if(|_| rows.len() < rows_max && bytes < PAGE_BYTES_MAX) {
-            let before = MessageId(id.0.saturating_sub(1));
-            let found = self.scheduler.list(&wanted, Some(before), 1, now).rows.into_iter().next();
-            let found = found.filter(|row| row.message == id);
+            let found = self.scheduler.row_of(id, &wanted, now);
             bytes += found.as_ref().map_or(0, scheduler::Row::bytes_shown);
             rows.extend(found);
         }
@@ -87,10 +85,12 @@ impl Queue {
 
     /// `queue explain`.
     pub fn admin_explain(&self, message: MessageId, first: u32, now: Now) -> Answer {
-        let Some(found) = self.scheduler.explain(message, now) else {
-            return Answer::Unknown(message);
-        };
-        Answer::Explanation(Box::new(explanation(found, first)))
+        // One more than is shown: where the next page begins.
+        let max = admin::EXPLAINED_MAX as usize + 1;
+        match self.scheduler.explain_from(message, first, max, now) {
+            Some(found) => Answer::Explanation(Box::new(explanation(found))),
+            None => Answer::Unknown(message),
+        }
     }
 
     /// `queue show`: answered by an output with this number once the message has been read.
@@ -214,8 +214,8 @@ fn row(found: scheduler::Row) -> admin::Row {
     }
 }
 
-fn explanation(found: Explanation, first: u32) -> admin::Explanation {
-    let mut left = found.recipients.into_iter().filter(|waiting| waiting.recipient >= first);
+fn explanation(found: Explanation) -> admin::Explanation {
+    let mut left = found.recipients.into_iter();
     let page: Vec<_> = left.by_ref().take(admin::EXPLAINED_MAX as usize).map(waiting).collect();
     let station = |verb: &str, at| admin::Station { verb: verb.to_owned(), at };
     admin::Explanation {

@@ -17,7 +17,7 @@ use mail::bounce::{Bounce, Kind, Part};
 use mail::{Change, Instant, MessageId, Now, Report, TransactionId};
 use scheduler::{NoticeKind, Record};
 use spool::{Refusal, Ticket};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ const STALL_TIME_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Records {
     next: Acknowledgement,
     waiting: HashMap<Acknowledgement, Waiting>,
+    /// Results in `waiting`.
+    awaited: HashSet<(SenderKey, u64)>,
     /// Results of which the scheduler has not yet given all records.
     fresh: BTreeMap<MessageId, Vec<Acknowledgement>>,
     tickets: HashMap<Ticket, Group>,
@@ -107,6 +109,7 @@ impl Records {
     /// The same for the result of an attempt. Those of one message that come together wait
     /// together: a list of thousands has one record for many, and not each waits for all.
     pub fn expect_result(&mut self, key: SenderKey, attempt: u64, message: MessageId) {
+        self.awaited.insert((key, attempt));
         for acknowledgement in self.fresh.get(&message).into_iter().flatten() {
             let waiting = self.waiting.get_mut(acknowledgement).map(|waiting| &mut waiting.whom);
             if let Some(Whom::Sender(other, attempts)) = waiting
@@ -120,9 +123,7 @@ impl Records {
 
     /// Whether the result of this attempt waits to be durable: its process will be told then.
     pub fn awaits(&self, key: SenderKey, attempt: u64) -> bool {
-        let is_it =
-            |whom: &Whom| matches!(whom, Whom::Sender(k, a) if *k == key && a.contains(&attempt));
-        self.waiting.values().any(|waiting| is_it(&waiting.whom))
+        self.awaited.contains(&(key, attempt))
     }
 
     /// The scheduler has given all that it has.
@@ -200,7 +201,13 @@ impl Records {
         if waiting.open > 0 {
             return None;
         }
-        self.waiting.remove(&acknowledgement).map(|waiting| waiting.whom)
+        let whom = self.waiting.remove(&acknowledgement)?.whom;
+        if let Whom::Sender(key, attempts) = &whom {
+            for attempt in attempts {
+                self.awaited.remove(&(*key, *attempt));
+            }
+        }
+        Some(whom)
     }
 }
 

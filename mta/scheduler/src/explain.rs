@@ -7,15 +7,27 @@ use crate::destination::PARKED;
 use crate::message::{Job, JobState};
 use crate::poll::SUSPECT_LOSSES;
 use crate::scheduler::Scheduler;
+use crate::store::NONE;
 use crate::view::{Explanation, Gate, Waiting};
 use mail::{MessageId, Now, Wall};
 
 impl Scheduler {
     /// Everything about one message; `None`: it is not in the queue.
     pub fn explain(&self, id: MessageId, now: Now) -> Option<Explanation> {
+        self.explain_from(id, 0, usize::MAX, now)
+    }
+
+    /// The same with at most `max` of the recipients that have this index or a higher one.
+    pub fn explain_from(
+        &self,
+        id: MessageId,
+        first: u32,
+        max: usize,
+        now: Now,
+    ) -> Option<Explanation> {
         let message = self.ids.get(id)?;
         let found = &self.messages[message];
-        let all = self.pending(message);
+        let all = first..self.recipients_len(message);
         Some(Explanation {
             message: id,
             sender: self.symbols.get(found.sender).to_owned(),
@@ -24,19 +36,19 @@ impl Scheduler {
             priority: found.priority,
             held: found.held_by(),
             expires: self.expires(message),
-            recipients: all.into_iter().filter_map(|at| self.waiting(message, at, now)).collect(),
+            recipients: all.filter_map(|at| self.waiting(message, at, now)).take(max).collect(),
         })
     }
 
     /// `local@domain` as the client wrote it.
     pub(crate) fn address(&self, message: u32, index: u32) -> Option<String> {
-        let one = self.recipient(message, index).filter(|one| one.job != crate::store::NONE)?;
+        let one = self.recipient(message, index).filter(|one| one.job != NONE)?;
         let (local, domain) = (self.symbols.texts.get(one.local), self.symbols.get(one.domain));
         Some(format!("{local}@{domain}"))
     }
 
     fn waiting(&self, message: u32, index: u32, now: Now) -> Option<Waiting> {
-        let recipient = self.recipient(message, index)?;
+        let recipient = self.recipient(message, index).filter(|one| one.job != NONE)?;
         let job = &self.jobs[recipient.job];
         let gate = self.gate(job, now);
         Some(Waiting {

@@ -153,10 +153,15 @@ impl Scheduler {
 
     /// Whether all recipients are done.
     pub(crate) fn is_done(&self, message: u32) -> bool {
+        self.recipients_left(message) == 0
+    }
+
+    /// Recipients that are not done.
+    pub(crate) fn recipients_left(&self, message: u32) -> usize {
         let found = &self.messages[message];
         match found.has(MANY) {
-            true => self.many[found.recipients].left == 0,
-            false => self.singles[found.recipients].job == NONE,
+            true => self.many[found.recipients].left as usize,
+            false => usize::from(self.singles[found.recipients].job != NONE),
         }
     }
 

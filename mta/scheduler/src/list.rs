@@ -28,6 +28,12 @@ impl Scheduler {
         }
     }
 
+    /// One message, if it is there and passes the filter.
+    pub fn row_of(&self, id: MessageId, filter: &Filter, now: Now) -> Option<Row> {
+        let message = self.ids.get(id)?;
+        self.passes(filter, message, now).then(|| self.row(message))
+    }
+
     fn page(
         &self,
         all: impl Iterator<Item = (MessageId, u32)>,
@@ -122,8 +128,8 @@ impl Scheduler {
 
     fn row(&self, message: u32) -> Row {
         let found = &self.messages[message];
-        let pending = self.pending(message);
-        let shown = pending.iter().take(RECIPIENTS_SHOWN_MAX);
+        let all = 0..self.recipients_len(message);
+        let waiting = all.filter_map(|index| self.row_recipient(message, index));
         Row {
             message: found.id,
             sender: self.symbols.get(found.sender).to_owned(),
@@ -132,8 +138,8 @@ impl Scheduler {
             priority: found.priority,
             state: self.state_of(message),
             held: found.held_by(),
-            recipients: pending.len() as u32,
-            waiting: shown.filter_map(|index| self.row_recipient(message, *index)).collect(),
+            recipients: self.recipients_left(message) as u32,
+            waiting: waiting.take(RECIPIENTS_SHOWN_MAX).collect(),
         }
     }
 

@@ -149,11 +149,6 @@ impl Scheduler {
         }
     }
 
-    fn recipients_left(&self, message: u32) -> usize {
-        let found = &self.messages[message];
-        if found.has(MANY) { self.many[found.recipients].left as usize } else { 1 }
-    }
-
     fn save(&self, message: u32, now: Now) -> Vec<u8> {
         let found = &self.messages[message];
         if !found.has(MANY) && self.singles[found.recipients].job != NONE {

@@ -345,6 +345,7 @@ impl Spool {
                 staged.lost = Some(refusal);
             }
         }
+        let lost: std::collections::HashSet<_> = lost.iter().collect();
         let is_lost = |group: &crate::admit::Waiting| {
             group.messages.iter().any(|message| lost.contains(&message.transaction))
         };
