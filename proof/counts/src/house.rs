@@ -39,9 +39,13 @@ pub struct House {
 impl House {
     /// One whose spool is made and has its segments ready.
     pub fn new() -> House {
+        House::with(settings())
+    }
+
+    /// The same with other settings.
+    pub fn with(settings: Settings) -> House {
         let now = Now { wall: NOVEMBER, ..Now::default() };
         let disk = MemoryDisk::default();
-        let settings = settings();
         let scheduler = Scheduler::new(settings.scheduler.clone(), 1, now);
         let spool = spool::Settings { segment_bytes: SEGMENT_BYTES, ..spool::Settings::default() };
         let opened = spool::open(&disk, spool, 1, &mut |_| ());
@@ -86,7 +90,7 @@ impl House {
 }
 
 /// As the daemon makes them of an empty file and one route.
-fn settings() -> Settings {
+pub fn settings() -> Settings {
     Settings {
         hostname: "mx.example.org".into(),
         postmaster: Address::parse("MAILER-DAEMON@mx.example.org", true).expect("an address"),

@@ -10,6 +10,7 @@
 
 mod allocator;
 mod commit;
+mod growth;
 mod house;
 mod letter;
 mod memory_disk;
@@ -31,6 +32,23 @@ fn main() -> ExitCode {
             paths::PATHS.iter().for_each(|path| println!("{} {}", path.name, path.what));
             ExitCode::SUCCESS
         }
+        ["growth"] => {
+            for row in growth::ROWS {
+                let growth::Row { name, n, what, sorts, fixed, .. } = row;
+                println!("{name}\t{n}\t{what}\t{sorts}\t{fixed}");
+            }
+            ExitCode::SUCCESS
+        }
+        ["growth", name, n] => {
+            let row = growth::ROWS.iter().find(|row| row.name == name);
+            match (row, n.parse()) {
+                (Some(row), Ok(n)) => {
+                    println!("{}", (row.run)(n));
+                    ExitCode::SUCCESS
+                }
+                _ => complain(&format!("there is no row {name}, or {n} is no number")),
+            }
+        }
         [name] => match paths::PATHS.iter().find(|path| path.name == name) {
             Some(path) => {
                 println!("{}", (path.run)());
@@ -38,7 +56,7 @@ fn main() -> ExitCode {
             }
             None => complain(&format!("there is no path {name}; `list` names them")),
         },
-        _ => complain("one of: list, the name of a path"),
+        _ => complain("one of: list, the name of a path, growth, growth ROW N"),
     }
 }
 

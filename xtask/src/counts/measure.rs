@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What stands between the marks for the outside world: it has no cost in callgrind's file.
 const OUTSIDE: &str = "next_hop::NextHop::hear";
@@ -17,29 +18,35 @@ const MARKS: &[&str] = &["*counted_by_callgrind*", "*left_out_by_callgrind*"];
 /// Counts all paths, as many at once as there are processors.
 pub fn all(root: &FilePath) -> Result<Counts> {
     let tools = tools()?;
-    let program = build(root)?;
+    let program = build(root, "release")?;
     let folder = target_directory(root).join("counts");
     std::fs::create_dir_all(&folder)?;
     let listed = said_by(Command::new(&program).arg("list"))?;
     let names = listed.lines().filter_map(|line| line.split(' ').next()).map(String::from);
-    let waiting = Mutex::new(names.collect::<Vec<_>>());
-    let found = Mutex::new(Vec::new());
-    let work = || {
-        while let Some(name) = next(&waiting) {
-            let path = one(&program, &folder, &name).with_context(|| name.clone());
-            found.lock().expect("no worker panics with it").push((name, path));
+    let path = side_by_side(names.collect(), |name| {
+        let path = one(&program, &folder, name, std::slice::from_ref(name));
+        Ok((name.clone(), path.with_context(|| name.clone())?))
+    });
+    Ok(Counts { tools, path: path?.into_iter().collect() })
+}
+
+/// Does this for each, as many at once as there are processors; what comes back is in their order.
+pub fn side_by_side<I: Sync, T: Send>(
+    all: Vec<I>,
+    work: impl Fn(&I) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let worker = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(one) = all.get(at) else { return };
+            let done = work(one);
+            found.lock().expect("no worker panics with it").insert(at, done);
         }
     };
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
-    let found = found.into_inner().expect("no worker panics with it");
-    let path: Result<BTreeMap<_, _>> =
-        found.into_iter().map(|(name, path)| Ok((name, path?))).collect();
-    Ok(Counts { tools, path: path? })
-}
-
-fn next(waiting: &Mutex<Vec<String>>) -> Option<String> {
-    waiting.lock().expect("no worker panics with it").pop()
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
+    found.into_inner().expect("no worker panics with it").into_values().collect()
 }
 
 fn tools() -> Result<Tools> {
@@ -51,20 +58,27 @@ fn tools() -> Result<Tools> {
     Ok(Tools { machine, rustc, valgrind: valgrind.trim().to_owned() })
 }
 
-fn build(root: &FilePath) -> Result<PathBuf> {
-    let arguments = ["build", "--quiet", "--release", "--package", "counts"];
+pub fn build(root: &FilePath, profile: &str) -> Result<PathBuf> {
+    let arguments = ["build", "--quiet", "--profile", profile, "--package", "counts"];
     let status = Command::new(env!("CARGO")).current_dir(root).args(arguments).status()?;
     ensure!(status.success(), "posthaste-counts does not build");
-    Ok(target_directory(root).join("release/posthaste-counts"))
+    // The only profile whose folder has another name.
+    let folder = if profile == "dev" { "debug" } else { profile };
+    Ok(target_directory(root).join(folder).join("posthaste-counts"))
 }
 
-fn target_directory(root: &FilePath) -> PathBuf {
+pub fn target_directory(root: &FilePath) -> PathBuf {
     let given = std::env::var_os("CARGO_TARGET_DIR");
     given.map_or_else(|| root.join("target"), |given| root.join(given))
 }
 
-/// One path. The environment is empty, since its length moves the stack.
-fn one(program: &FilePath, folder: &FilePath, name: &str) -> Result<Path> {
+/// One run of the program. The environment is empty, since its length moves the stack.
+pub fn one(
+    program: &FilePath,
+    folder: &FilePath,
+    name: &str,
+    arguments: &[String],
+) -> Result<Path> {
     let file = folder.join(format!("{name}.out"));
     let mut command = Command::new("valgrind");
     command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
@@ -72,7 +86,7 @@ fn one(program: &FilePath, folder: &FilePath, name: &str) -> Result<Path> {
     command.arg("--collect-atstart=no");
     command.args(MARKS.iter().map(|mark| format!("--toggle-collect={mark}")));
     command.arg(format!("--callgrind-out-file={}", file.display()));
-    let said = said_by(command.arg(program).arg(name))?;
+    let said = said_by(command.arg(program).args(arguments))?;
     let text = std::fs::read_to_string(&file)?;
     per_message(&said, &text)
 }
@@ -103,7 +117,7 @@ fn total(file: &str) -> Option<u64> {
     totals.map(|total| total.trim().parse::<u64>().ok()).sum()
 }
 
-fn said_by(command: &mut Command) -> Result<String> {
+pub fn said_by(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{:?}", command.get_program()))?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{:?} failed: {complaint}", command.get_program());

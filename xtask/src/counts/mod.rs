@@ -1,8 +1,9 @@
 //! `cargo xtask counts`: instructions and allocations of each station, against those that are kept
-//! in `proof/counts/counts.toml`.
+//! in `proof/counts/counts.toml`; with `--growth` how they grow.
 //!
 //! Must never take a path that did not run for one that costs what it did.
 
+mod growth;
 mod judge;
 mod kept;
 mod measure;
@@ -17,11 +18,26 @@ pub struct Counts {
     /// Keep today's counts, and say why they have changed
     #[arg(long, value_name = "WHY")]
     keep: Option<String>,
+    /// Count how each path grows with what others choose, and fail where that is faster than linear
+    #[arg(long, conflicts_with = "keep")]
+    growth: bool,
+    /// With --growth: only the rows whose name holds this
+    #[arg(long, value_name = "NAME", requires = "growth")]
+    only: Option<String>,
+    /// With --growth: write docs/linearity.md
+    #[arg(long, requires = "growth", conflicts_with = "only")]
+    md: bool,
+    /// With --growth: the profile to build, where `release` takes too long
+    #[arg(long, value_name = "PROFILE", requires = "growth", default_value = "release")]
+    profile: String,
 }
 
 impl Counts {
     /// Counts, and prints old, new and percent; true: nothing has risen, or it is kept now.
     pub fn run(&self, root: &Path) -> Result<bool> {
+        if self.growth {
+            return growth::run(root, &self.profile, self.only.as_deref(), self.md);
+        }
         let file = root.join(kept::FILE);
         let new = measure::all(root)?;
         let old = match std::fs::read_to_string(&file) {
