@@ -71,7 +71,7 @@ fn carried(frames: Option<&mut VecDeque<Bytes>>) -> BytesMut {
 }
 
 impl Bench {
-    /// A bench whose sending process has said hello; the cache of messages holds so many bytes.
+    /// A bench whose sending process has said hello; `shelf_bytes_max` bounds its cache of messages.
     fn new(shelf_bytes_max: usize) -> Bench {
         let (disk, clock) = (Disk::new(1), Clock::starting(mail::Wall::from_micros(1_000_000)));
         let (settings, now) = (settings(shelf_bytes_max), clock.now());

@@ -45,7 +45,7 @@ pub struct SnapshotSlice {
 }
 
 impl SnapshotSlice {
-    /// Ends the slice after so many of its messages, of which there is at least one, because the state of more is long.
+    /// Ends the slice after this number of its messages, but not before the first, because their state is long.
     /// The rest are asked for in the next slice.
     pub fn end_after(&mut self, messages: usize) {
         if messages < self.messages.len() {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Where the table is kept, from the top of the tree.
 pub const FILE: &str = "docs/linearity.md";
-/// Four times as many may cost so much more, and nothing that sorts more than n log n by the same share.
+/// The largest ratio of the counts at 4n and at n. A row that sorts may exceed n log n by the same share.
 const GROWTH_MAX: f64 = 4.4;
 /// Beyond this share of what is counted at n, a fixed part hides how the rest grows.
 const FIXED_MAX: f64 = 0.05;
@@ -84,7 +84,10 @@ pub fn run(root: &Path, profile: &str, only: Option<&str>, page: bool) -> Result
                 measure::one(&program, &folder, &name, &arguments)?.instructions,
             )
         };
-        let points = Points { quarter: at(row.n / 4)?, one: at(row.n)?, four: at(row.n * 4)? };
+        let fixed = if row.fixed.is_empty() { 0.0 } else { at(1)? };
+        let less = |n| Ok::<f64, anyhow::Error>(at(n)? - fixed);
+        let points =
+            Points { quarter: less(row.n / 4)?, one: less(row.n)?, four: less(row.n * 4)? };
         Ok((row.clone(), points))
     })?;
     let table = table(&counted);

@@ -104,7 +104,7 @@ pub struct Machine {
     pub refused: u64,
     /// Held back: snapshots asked for by the spool are answered.
     pub snapshots: bool,
-    /// Slices end after so many messages, as if the state of these were long.
+    /// Slices end after this number of messages, as if their state were long.
     pub slice_messages_max: usize,
 }
 

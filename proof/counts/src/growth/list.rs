@@ -110,7 +110,7 @@ fn empty() -> Scheduler {
     Scheduler::new(Settings::default(), 1, START)
 }
 
-/// One message to so many.
+/// One message to `n` recipients.
 fn with_list(recipients: usize, destinations: bool) -> Scheduler {
     let mut scheduler = empty();
     arrive(&mut scheduler, LIST, &envelope(recipients, destinations));

@@ -26,7 +26,7 @@ pub struct Row {
     pub sorts: &'static str,
     /// Why a run at one is taken off; empty: it is not.
     pub fixed: &'static str,
-    /// Carries so many.
+    /// Carries that many.
     pub run: fn(usize) -> Count,
 }
 
@@ -103,7 +103,7 @@ fn address(text: &str) -> Address {
     Address::parse(text, false).expect("an address")
 }
 
-/// A message to so many at one destination, or with a destination each.
+/// A message to this number of recipients at one destination, or with a destination each.
 fn envelope(recipients: usize, destinations: bool) -> Envelope {
     let one = |at: usize| {
         let domain = if destinations { format!("d{at}.test") } else { "list.test".into() };

@@ -123,7 +123,7 @@ struct Place {
 }
 
 impl Place {
-    /// One whose attempts take so many recipients, and whose sending process has come.
+    /// One whose attempts take this number of recipients at most, and whose sending process has come.
     fn new(recipients_per_message: usize) -> Place {
         let mut place = Place::without_sender(recipients_per_message);
         place.house.queue.sender_connected(SENDER, place.house.now);

@@ -5,7 +5,7 @@
 use super::{counted, envelope};
 use crate::meter::{Count, outside};
 use bytes::Bytes;
-use delivery::{Input, Limits, Line, Output, Rules};
+use delivery::{DeadAddresses, Input, Limits, Line, Output, Rules};
 use mail::{Host, NextHop, Now, Outcome};
 use smtp::client::{self, Config, Message};
 use std::sync::Arc;
@@ -30,7 +30,8 @@ pub fn recipients(n: usize) -> Count {
     let (count, outcomes) = counted(|| {
         let (rules, limits) = (Arc::new(Rules::default()), Limits::default());
         let now = Now::default();
-        deliver(Line::new(&hop, message, rules, Arc::new(config), limits, now), now)
+        let dead = DeadAddresses::default();
+        deliver(Line::new(&hop, message, rules, Arc::new(config), limits, dead, now), now)
     });
     let delivered = |one: &&Outcome| matches!(one, Outcome::Delivered { .. });
     assert_eq!((outcomes.len(), outcomes.iter().filter(delivered).count()), (n, n / 2));
