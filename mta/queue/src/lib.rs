@@ -175,7 +175,7 @@ const UNRECORDED_RESULTS_MAX: usize = 2048;
 const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Recipients in one slice of a snapshot, or one message: while a slice is made, this thread does nothing else.
-const SLICE_RECIPIENTS_MAX: usize = 4096;
+pub const SLICE_RECIPIENTS_MAX: usize = 4096;
 
 impl Queue {
     /// `own_origin` is drawn at random; `senders` is how many sending processes there will be.

@@ -11,7 +11,7 @@ use mail::{
     Address, BodyKind, Domain, Envelope, MessageId, NextHop, Notify, Origin, Protocol, Recipient,
     ReversePath,
 };
-use queue::{Logged, Output, Queue, Read, SenderKey};
+use queue::{Logged, Output, Queue, Read, SLICE_RECIPIENTS_MAX, SenderKey};
 use scheduler::{NoticeKind, Scheduler};
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -261,8 +261,9 @@ fn r222_a_slice_of_a_snapshot_ends_before_it_has_many_more_recipients_than_its_b
     }
     bench.run();
     assert_eq!(bench.queue.summary(bench.clock.now()).recipients, 50_000);
-    // About 20 bytes a recipient.
     let usage = bench.queue.usage();
-    assert!(usage.snapshots > 0 && bench.slice_bytes_max > 40_000, "{}", bench.slice_bytes_max);
-    assert!(bench.slice_bytes_max < 100_000, "{}", bench.slice_bytes_max);
+    assert!(usage.snapshots > 0);
+    // About 20 bytes a recipient. The last snapshot alone has 446 KB.
+    let fit = SLICE_RECIPIENTS_MAX * 10..SLICE_RECIPIENTS_MAX * 25;
+    assert!(fit.contains(&bench.slice_bytes_max), "{}", bench.slice_bytes_max);
 }
