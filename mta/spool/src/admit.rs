@@ -306,3 +306,27 @@ pub(crate) fn extras(chunks: &[ChunkPlace]) -> Vec<Extra> {
     }
     extras
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_counts_in_each_segment_what_its_records_take_there() {
+        let piece = |at, length| ChunkPlace { at, length, checksum: 0 };
+        let other = |offset| ChunkAt::Segment { slot: 3, epoch: 1, offset };
+        let all = [
+            piece(ChunkAt::Before(9_000), 100),
+            piece(other(4_096), 5_000),
+            piece(ChunkAt::Before(8_000), 8),
+            piece(other(16_384), 1),
+        ];
+        let record = |length: usize| aligned(RECORD_HEADER + length, 8) as u32;
+        let own = Extra { slot: OWN_SEGMENT, bytes: record(100) + record(8) };
+        assert_eq!(extras(&all), [own, Extra { slot: 3, bytes: record(5_000) + record(1) }]);
+        // As large as they are in a batch.
+        let mut batch = Vec::new();
+        crate::format::batch::append(&mut batch, RecordKind::Chunk, 1, &[&[0; 5_000]]);
+        assert_eq!(batch.len() as u32, record(5_000));
+    }
+}

@@ -318,3 +318,33 @@ fn own_segment(extras: &mut [Extra], slot: u32) {
         extra.slot = slot;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_is_stuck_when_its_batch_is_longer_than_what_its_segment_has_left() {
+        let mut lane = Lane::new(1, 1);
+        assert!(!lane.is_stuck(), "nothing waits");
+        lane.closed.push_back(Batch::new(1, vec![0; 1]));
+        assert!(lane.is_stuck(), "there is no segment");
+        let bytes = 16 * BLOCK as u32;
+        let active = |blocks: u32| Active {
+            slot: 0,
+            epoch: 1,
+            nonce: 1,
+            offset: bytes - blocks * BLOCK as u32,
+            bytes,
+        };
+        lane.active = Some(active(1));
+        assert!(!lane.is_stuck(), "it fits exactly");
+        lane.active = Some(active(0));
+        assert!(lane.is_stuck());
+        lane.closed[0].buffer.resize(3 * BLOCK, 0);
+        lane.active = Some(active(2));
+        assert!(lane.is_stuck());
+        lane.active = Some(active(3));
+        assert!(!lane.is_stuck());
+    }
+}

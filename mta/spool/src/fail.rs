@@ -183,3 +183,24 @@ impl Spool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use world::Clock as _;
+
+    #[test]
+    fn each_pause_of_a_broken_disk_is_twice_the_last_up_to_the_longest() {
+        let disk = world::sim::Disk::new(1);
+        let (mut spool, _) =
+            crate::open(&disk, crate::Settings::default(), 1, &mut |_| {}).unwrap();
+        let now = world::sim::Clock::starting(mail::Wall::from_micros(1)).now();
+        let mut pauses = Vec::new();
+        for _ in 0..FAILURES_MAX + 6 {
+            spool.failing(DiskError::new("sync", "segment-00000000", Errno::IO), now);
+            pauses.push(spool.broken.as_ref().map_or(0, |broken| broken.pause.as_secs()));
+        }
+        assert_eq!(pauses[..2], [0, 0], "not before the third failure in a row");
+        assert_eq!(pauses[2..], [RETRY_SECONDS_MIN, 2, 4, 8, 16, RETRY_SECONDS_MAX, 30]);
+    }
+}

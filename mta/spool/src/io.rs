@@ -166,3 +166,19 @@ fn create(disk: &dyn Disk, file: File, bytes: u64, keep_free: u64) -> Result<(),
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_made_if_exactly_what_it_takes_and_what_is_left_to_others_is_free() {
+        let disk = world::sim::Disk::new(1);
+        let (bytes, keep_free) = (64 << 10, 1 << 20);
+        disk.set_room(bytes + keep_free - 1);
+        let refused = create(&disk, File::Segment(1), bytes, keep_free);
+        assert!(refused.is_err_and(|error| error.is_full()));
+        disk.set_room(bytes + keep_free);
+        assert!(create(&disk, File::Segment(1), bytes, keep_free).is_ok());
+    }
+}

@@ -392,3 +392,50 @@ fn mixed(mut value: u64) -> u64 {
 }
 
 const _: () = assert!(SECTOR < BLOCK);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    fn spool() -> Spool {
+        let disk = world::sim::Disk::new(1);
+        crate::open(&disk, Settings::default(), 1, &mut |_| {}).unwrap().0
+    }
+
+    #[test]
+    fn there_is_room_up_to_the_bound_of_what_is_staged_and_not_a_byte_beyond_it() {
+        let mut spool = spool();
+        spool.log.open.buffer.resize(5_000, 0);
+        let gathered: usize = spool.log.batches().map(|batch| batch.buffer.len()).sum();
+        let bulk: usize = spool.bulk.batches().map(|batch| batch.buffer.len()).sum();
+        spool.settings.staged_bytes_max = (gathered + bulk) as u64;
+        assert!(spool.has_room(1));
+        spool.settings.staged_bytes_max -= 1;
+        assert!(!spool.has_room(1));
+    }
+
+    #[test]
+    fn a_log_without_a_next_segment_is_short_once_more_than_half_of_its_segment_is_used() {
+        let mut spool = spool();
+        let bytes = spool.settings.segment_bytes;
+        let half = Active { slot: 0, epoch: 1, nonce: 1, offset: bytes / 2, bytes };
+        spool.log.active = Some(half);
+        assert!(!spool.is_short_of_segments());
+        spool.log.active = Some(Active { offset: bytes / 2 + 1, ..half });
+        assert!(spool.is_short_of_segments());
+        spool.log.next = Some(half);
+        assert!(!spool.is_short_of_segments());
+    }
+
+    #[test]
+    fn a_segment_is_known_by_the_epoch_and_nonce_that_its_header_and_its_batches_have() {
+        let mut spool = spool();
+        spool.segments.all.insert(7, Segment::new(State::Ready, spool.settings.segment_bytes));
+        let (active, header) = spool.new_epoch(7, Kind::Log);
+        let segment = &spool.segments.all[&7];
+        assert_eq!((segment.epoch, segment.nonce), (active.epoch, active.nonce));
+        assert_eq!((header.epoch, header.nonce), (active.epoch, active.nonce));
+        assert_ne!(active.nonce, 0);
+    }
+}

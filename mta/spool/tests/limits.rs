@@ -154,3 +154,51 @@ fn a_check_refuses_a_newer_spool_and_takes_its_own() {
     let refused = spool::check::check(&disk, 64 << 10);
     assert!(matches!(refused, Err(OpenError::Newer(_))), "{marker}: {refused:?}");
 }
+
+#[test]
+fn a_check_finds_damage_in_a_segment_that_the_snapshot_covers() {
+    let mut machine = machine(settings(1));
+    for _ in 0..40 {
+        machine.accept(vec![b'x'; 3_000]).unwrap();
+        machine.settle();
+    }
+    machine.spool.snapshot_now();
+    run(&mut machine, 2_000);
+    let disk = machine.disk.clone();
+    assert!(spool::check::check(&disk, 64 << 10).unwrap().is_clean());
+    let mut first = disk.bytes("segment-00000000").unwrap();
+    let at = first.windows(100).position(|part| part.iter().all(|byte| *byte == b'x')).unwrap();
+    first[at] = b'y';
+    disk.put("segment-00000000", &first);
+    let report = spool::check::check(&disk, 64 << 10).unwrap();
+    let damage = &report.opening.damage;
+    assert!(damage.iter().any(|damage| damage.file == "segment-00000000"), "{damage:?}");
+}
+
+#[test]
+fn what_a_snapshot_knows_is_not_told_a_second_time_from_the_log_behind_it() {
+    let mut machine = machine(Settings { snapshot_log_bytes: 1 << 30, ..settings(1) });
+    let message = machine.accept(vec![b'x'; 100]).unwrap();
+    machine.settle();
+    machine.change(Change::Hold { message });
+    machine.settle();
+    machine.spool.snapshot_now();
+    run(&mut machine, 2_000);
+    let later = machine.accept(vec![b'x'; 100]).unwrap();
+    machine.settle();
+    machine.change(Change::Release { message });
+    machine.settle();
+    machine.disk.cut();
+    machine.disk.power_on();
+    let mut told = Vec::new();
+    spool::open(&machine.disk, settings(1), 7, &mut |replay| {
+        told.push(match replay {
+            spool::Replay::Snapshot { message, .. } => ("snapshot", message),
+            spool::Replay::Accepted { message, .. } => ("accepted", message),
+            spool::Replay::Change(change) => ("change", change.message()),
+        });
+    })
+    .unwrap();
+    // The hold is in the state that the snapshot has.
+    assert_eq!(told, [("snapshot", message), ("accepted", later), ("change", message)]);
+}

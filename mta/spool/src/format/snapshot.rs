@@ -294,6 +294,27 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn a_sector_that_is_whole_and_no_snapshot_s_is_damaged() {
+        let header = SnapshotHeader {
+            complete: true,
+            generation: 3,
+            start_record: 1,
+            start_commit: 1,
+            bytes: 4_096,
+            last_message: 9,
+            slices: 1,
+            last_epoch: 2,
+        };
+        let mut bytes = header.encode().to_vec();
+        assert_eq!(SnapshotHeader::decode(&bytes), SnapshotFound::Header(header));
+        bytes[0] ^= 1;
+        assert_eq!(SnapshotHeader::decode(&bytes), SnapshotFound::Damaged, "its checksum is wrong");
+        let checksum = crc32c::crc32c(&bytes[..CHECKSUM]);
+        put32(&mut bytes, CHECKSUM, checksum);
+        assert_eq!(SnapshotHeader::decode(&bytes), SnapshotFound::Damaged, "its name is wrong");
+    }
+
+    #[test]
     fn an_entry_and_a_table_read_back_as_they_were_written() {
         let entry = Entry {
             message: MessageId(5),
