@@ -31,7 +31,16 @@ enum Field {
 }
 
 impl Field {
-    /// Its name, in lower case. The first letter tells the fields apart.
+    /// The only field that a name with this first letter can be.
+    fn of_initial(byte: u8) -> Match {
+        match byte {
+            b'r' | b'R' => Some((Field::Received, 0)),
+            b'd' | b'D' => Some((Field::DeliveredTo, 0)),
+            _ => None,
+        }
+    }
+
+    /// Its name, in lower case.
     fn name(self) -> &'static [u8] {
         match self {
             Field::Received => b"received",
@@ -40,7 +49,8 @@ impl Field {
     }
 }
 
-/// The field whose name begins as the one at hand, and so many of its octets; `None`: there is none.
+/// The field whose name begins as the current name does, and the number of octets that agree; `None`:
+/// no such field.
 type Match = Option<(Field, u8)>;
 
 /// Where the next byte is.
@@ -78,20 +88,15 @@ impl HeaderScan {
     /// Looks at the next piece.
     pub(super) fn look(&mut self, piece: &[u8]) {
         let mut at = 0;
-        while at < piece.len() && self.place != Place::Over {
-            if self.place == Place::Rest {
-                let end = memchr(b'\n', &piece[at..]);
-                let line = &piece[at..end.map_or(piece.len(), |end| at + end)];
-                self.keep(line);
-                at += line.len();
-                if end.is_some() {
-                    at += 1;
-                    self.place = Place::LineStart;
-                }
-            } else {
-                self.place = self.next(piece[at]);
-                at += 1;
-            }
+        while at < piece.len() {
+            let rest = &piece[at..];
+            at += match self.place {
+                Place::LineStart => self.line_start(rest[0]),
+                Place::Name(matched) => self.name(matched, rest),
+                Place::BeforeColon(matched) => self.after_name(matched, rest[0]),
+                Place::Rest => self.rest(rest),
+                Place::Over => break,
+            };
         }
         self.bytes += at as u64;
     }
@@ -123,46 +128,84 @@ impl HeaderScan {
         }
     }
 
-    fn next(&mut self, byte: u8) -> Place {
-        if self.place == Place::LineStart && !matches!(byte, b' ' | b'\t') {
+    /// Decides by the first octet what a line is. Returns the octets used, as the methods below do.
+    fn line_start(&mut self, byte: u8) -> usize {
+        if matches!(byte, b' ' | b'\t') {
+            self.place = Place::Rest;
+            return 1;
+        }
+        if self.value.is_some() {
             self.end_field();
         }
-        match (self.place, byte) {
-            (Place::LineStart, b' ' | b'\t') => Place::Rest,
-            (Place::LineStart, b':') => Place::Over,
-            (Place::LineStart, _) => self.name(None, byte),
-            (Place::Name(matched) | Place::BeforeColon(matched), b':') => {
-                match matched.filter(|(field, bytes)| usize::from(*bytes) == field.name().len()) {
-                    Some((Field::Received, _)) => self.hops += 1,
-                    Some((Field::DeliveredTo, _)) => self.value = Some(Vec::new()),
-                    None => {}
-                }
-                Place::Rest
+        if byte == b':' {
+            self.place = Place::Over;
+            return 1;
+        }
+        self.name_bytes = 0;
+        self.place = Place::Name(Field::of_initial(byte));
+        0
+    }
+
+    /// Takes as much of a name as there is, and the octet that ends the name.
+    fn name(&mut self, matched: Match, rest: &[u8]) -> usize {
+        let room = (NAME_BYTES_MAX - self.name_bytes) as usize;
+        let longest = &rest[..rest.len().min(room)];
+        let ended = longest.iter().position(|byte| !is_of_name(*byte));
+        let length = ended.unwrap_or(longest.len());
+        let matched = matched.and_then(|matched| agreeing(matched, &rest[..length]));
+        self.name_bytes += length as u32;
+        match rest.get(length) {
+            Some(byte) => length + self.after_name(matched, *byte),
+            None => {
+                self.place = Place::Name(matched);
+                length
             }
-            (Place::Name(matched) | Place::BeforeColon(matched), b' ' | b'\t') => {
-                Place::BeforeColon(matched)
-            }
-            (Place::Name(matched), _) => self.name(matched, byte),
-            _ => Place::Over,
         }
     }
 
-    fn name(&mut self, matched: Match, byte: u8) -> Place {
-        let begins = self.place == Place::LineStart;
-        self.name_bytes = if begins { 1 } else { self.name_bytes + 1 };
-        match byte {
-            b'r' | b'R' if begins => Place::Name(Some((Field::Received, 1))),
-            b'd' | b'D' if begins => Place::Name(Some((Field::DeliveredTo, 1))),
-            b'!'..=b'~' if self.name_bytes <= NAME_BYTES_MAX => {
-                let byte = byte.to_ascii_lowercase();
-                let agrees = |(field, bytes): &(Field, u8)| {
-                    field.name().get(usize::from(*bytes)) == Some(&byte)
-                };
-                Place::Name(matched.filter(agrees).map(|(field, bytes)| (field, bytes + 1)))
+    fn after_name(&mut self, matched: Match, byte: u8) -> usize {
+        self.place = match byte {
+            b':' => {
+                self.begin_field(matched);
+                Place::Rest
             }
+            b' ' | b'\t' => Place::BeforeColon(matched),
             _ => Place::Over,
+        };
+        1
+    }
+
+    fn begin_field(&mut self, matched: Match) {
+        match matched.filter(|(field, bytes)| usize::from(*bytes) == field.name().len()) {
+            Some((Field::Received, _)) => self.hops += 1,
+            Some((Field::DeliveredTo, _)) => self.value = Some(Vec::new()),
+            None => {}
         }
     }
+
+    fn rest(&mut self, rest: &[u8]) -> usize {
+        let end = memchr(b'\n', rest);
+        let line = &rest[..end.unwrap_or(rest.len())];
+        if self.value.is_some() {
+            self.keep(line);
+        }
+        if end.is_none() {
+            return line.len();
+        }
+        self.place = Place::LineStart;
+        line.len() + 1
+    }
+}
+
+/// Whether a name may have this octet (RFC 5322 3.6.8).
+fn is_of_name(byte: u8) -> bool {
+    matches!(byte, b'!'..=b'9' | b';'..=b'~')
+}
+
+/// The match after more of the name; `None` if `more` does not agree.
+fn agreeing((field, bytes): (Field, u8), more: &[u8]) -> Match {
+    let expected = field.name()[usize::from(bytes)..].get(..more.len())?;
+    expected.eq_ignore_ascii_case(more).then_some((field, bytes + more.len() as u8))
 }
 
 #[cfg(test)]
