@@ -4,6 +4,8 @@
 //! Must never copy what a client sent (a source route's names are, to be checked), and never guess: a
 //! line that belongs to another protocol is said to.
 
+use memchr::memchr2;
+
 /// What a client asks for; arguments are still text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
@@ -177,12 +179,21 @@ fn path<'a>(rest: &'a str, keyword: &str) -> Option<Path<'a>> {
     }
     let rest = rest[keyword.len()..].trim_start_matches(' ');
     let Some(inner) = rest.strip_prefix('<') else { return bare_path(rest) };
-    let end = first_unquoted(inner.bytes(), |byte| byte == b'>')?;
+    let end = closing_bracket(inner)?;
     let parameters = &inner[end + 1..];
     if !parameters.is_empty() && !parameters.starts_with(' ') {
         return None;
     }
     Some(Path { mailbox: without_route(&inner[..end])?, parameters })
+}
+
+/// Where the `>` is that stands in no quoted string: the first one, if no quote stands before it.
+fn closing_bracket(inner: &str) -> Option<usize> {
+    let end = memchr2(b'>', b'"', inner.as_bytes())?;
+    match inner.as_bytes()[end] {
+        b'>' => Some(end),
+        _ => first_unquoted(inner.bytes(), |byte| byte == b'>'),
+    }
 }
 
 /// A mailbox without its brackets, as cameras, scanners and scripts send it and every other mailer
