@@ -16,6 +16,9 @@ pub struct Repeats {
     key: RandomState,
     /// To the recipient's place among those that were accepted.
     places: HashMap<u64, u32>,
+    /// Whether `places` has the first recipient. It is entered with the second one: most messages have
+    /// no second recipient.
+    first_entered: bool,
 }
 
 impl Repeats {
@@ -24,7 +27,7 @@ impl Repeats {
     pub const ENTRY_BYTES_MAX: usize = 40;
 
     /// Whether `address` is the mailbox of one of the recipients accepted `before`, which are asked for
-    /// by their places. If it is not, it is remembered at the place `count`, where the caller puts it.
+    /// by their places. If it is not, the caller puts it at the place `count`.
     pub fn had<'a>(
         &mut self,
         policy: &Policy,
@@ -32,12 +35,30 @@ impl Repeats {
         count: usize,
         before: impl Fn(usize) -> &'a Address,
     ) -> bool {
+        if count == 0 {
+            return false;
+        }
+        if !self.first_entered {
+            self.first_entered = true;
+            self.find_or_enter(policy, before(0), 0, &before);
+        }
+        self.find_or_enter(policy, address, count, before)
+    }
+
+    /// Whether the mailbox is known; if it is not, it is remembered at this place.
+    fn find_or_enter<'a>(
+        &mut self,
+        policy: &Policy,
+        address: &Address,
+        at: usize,
+        before: impl Fn(usize) -> &'a Address,
+    ) -> bool {
         let Some(mailbox) = Mailbox::of(policy, address) else { return false };
         let hash = self.key.hash_one(&mailbox);
         match self.places.get(&hash) {
             Some(&place) => Mailbox::of(policy, before(place as usize)).as_ref() == Some(&mailbox),
             None => {
-                self.places.insert(hash, u32::try_from(count).unwrap_or(u32::MAX));
+                self.places.insert(hash, u32::try_from(at).unwrap_or(u32::MAX));
                 false
             }
         }

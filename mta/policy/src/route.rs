@@ -100,9 +100,14 @@ impl Routes {
 
     /// The next hop for a domain. Always an answer: `NextHop::Error` where there is none.
     pub fn next_hop(&self, domain: &Domain) -> NextHop {
-        if self.is_own(domain) {
-            return self.home();
+        match self.is_own(domain) {
+            true => self.home(),
+            false => self.next_hop_of_foreign(domain),
         }
+    }
+
+    /// The same for a domain of which the caller knows that it is not our own.
+    pub(crate) fn next_hop_of_foreign(&self, domain: &Domain) -> NextHop {
         if let Some(hop) = self.matching(domain) {
             return hop.clone();
         }

@@ -88,7 +88,7 @@ impl Policy {
             let text = "relay access denied: not a domain of ours";
             return reject(554, Enhanced(5, 7, 1), text);
         }
-        match self.routes.next_hop(address.domain()) {
+        match self.routes.next_hop_of_foreign(address.domain()) {
             NextHop::Error(text) => reject(550, Enhanced(5, 1, 2), text),
             _ => Verdict::Accept,
         }
@@ -152,9 +152,7 @@ impl Policy {
     /// Of the machine's own name only the postmaster is ours, unless the settings list it among our
     /// domains.
     fn is_our_postmaster(&self, address: &Address) -> bool {
-        let postmaster = |name: String| name == POSTMASTER;
-        self.ends_here(address.domain())
-            && mailbox_name(address.local(), Names::default()).is_ok_and(postmaster)
+        is_postmaster(address.local()) && self.ends_here(address.domain())
     }
 
     fn mailbox(&self, local: &str) -> Verdict {
@@ -166,6 +164,15 @@ impl Policy {
                 Verdict::Defer(Reply::new(450, Enhanced(4, 2, 1), text))
             }
         }
+    }
+}
+
+/// Whether this local part means the postmaster, in whatever spelling. Asked for each recipient, so
+/// that a copy is made only of a quoted one.
+fn is_postmaster(local: &str) -> bool {
+    match local.starts_with('"') {
+        true => mailbox_name(local, Names::default()).is_ok_and(|name| name == POSTMASTER),
+        false => local.eq_ignore_ascii_case(POSTMASTER),
     }
 }
 
