@@ -16,7 +16,7 @@ use link::send::{INLINE_BYTES_MAX, QueueEnd, QueueEvent, UnderWay};
 use mail::{Envelope, Instant, MessageId, NextHop, Now, Outcome, Recipient};
 use scheduler::{Attempt, AttemptId};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::time::Duration;
 
 /// Names a sending process: its role (send or local) and its number.
@@ -147,10 +147,14 @@ impl Senders {
         message: MessageId,
         recipients: impl Iterator<Item = u32>,
     ) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (self.seal_key, key, attempt, message.0).hash(&mut hasher);
-        recipients.for_each(|index| hasher.write_u32(index));
-        self.seal_key.hash(&mut hasher);
+        let [first, second] = self.seal_key;
+        let mut hasher = BlockHasher::new();
+        for word in [first, second, key.0 as u64, key.1.into(), attempt, message.0] {
+            hasher.put(word.to_le_bytes());
+        }
+        recipients.for_each(|index| hasher.put(index.to_le_bytes()));
+        hasher.put(first.to_le_bytes());
+        hasher.put(second.to_le_bytes());
         hasher.finish()
     }
 
@@ -553,4 +557,32 @@ fn recipients_that_fit(envelope: &Envelope, indices: &[u32]) -> Vec<(u32, Recipi
         })
         .map(|(index, recipient)| (index, recipient.clone()))
         .collect()
+}
+
+/// A hasher with a block in front of it: each call of a hasher costs much more than the bytes of a number.
+struct BlockHasher {
+    hasher: DefaultHasher,
+    block: [u8; 64],
+    filled: usize,
+}
+
+impl BlockHasher {
+    fn new() -> BlockHasher {
+        BlockHasher { hasher: DefaultHasher::new(), block: [0; 64], filled: 0 }
+    }
+
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        if self.filled + N > self.block.len() {
+            self.hasher.write(&self.block[..self.filled]);
+            self.filled = 0;
+        }
+        self.block[self.filled..self.filled + N].copy_from_slice(&bytes);
+        self.filled += N;
+    }
+
+    fn finish(mut self) -> u64 {
+        self.hasher.write(&self.block[..self.filled]);
+        self.hasher.finish()
+    }
 }
