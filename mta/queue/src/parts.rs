@@ -102,8 +102,11 @@ impl Parts {
 
     /// Recipients whose outcome is final.
     pub(crate) fn outcomes(&self) -> u64 {
-        let told = self.notices.iter().filter(|notice| notice.kind != NoticeKind::Delayed);
-        let told = told.map(|notice| notice.recipients.len()).sum::<usize>() - self.told;
+        let left = |(at, notice): (usize, &Notice)| match notice.kind {
+            NoticeKind::Delayed => 0,
+            _ => notice.recipients.len() - if at == 0 { self.told } else { 0 },
+        };
+        let told = self.notices.iter().enumerate().map(left).sum::<usize>();
         self.plain.iter().map(outcomes).sum::<u64>() + told as u64
     }
 
@@ -317,6 +320,30 @@ mod tests {
             parts.iter().flat_map(|part| &part.changes).flat_map(recipients_of).collect();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..90_000), "each once");
+    }
+
+    #[test]
+    fn recipients_that_a_notice_of_a_delay_has_told_of_are_not_taken_off_the_final_outcomes() {
+        let told = |from: u32| (from..from + 3).map(|at| (at, report(1))).collect();
+        let notice = |kind, from| Notice { kind, recipients: told(from) };
+        let record = Record {
+            message: MESSAGE,
+            changes: vec![
+                Change::DelayNoticed { message: MESSAGE, recipients: vec![1, 2, 3] },
+                Change::Failed { message: MESSAGE, recipients: vec![4, 5, 6, 7] },
+            ],
+            notices: vec![notice(NoticeKind::Delayed, 1), notice(NoticeKind::Expired, 4)],
+            silent: Vec::new(),
+        };
+        let mut parts = Parts::of(record);
+        let mut left = vec![parts.outcomes()];
+        while !parts.is_done() {
+            let told = parts.next_told().map_or(0, |(_, left)| left.len().min(2));
+            parts.taken(&parts.part(told));
+            left.push(parts.outcomes());
+        }
+        // The change without a notice and two delays; a delay; two expired; the last one.
+        assert_eq!(left, [4, 3, 3, 1, 0]);
     }
 
     #[test]
