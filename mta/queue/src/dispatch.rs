@@ -50,7 +50,8 @@ struct Sender {
     under_way: BTreeMap<u64, Flight>,
     /// Of these, attempts whose message is being read: the process does not know of them yet.
     reading: BTreeSet<AttemptId>,
-    /// Attempts that it told and that are over: their results are said again, and count nothing.
+    /// Attempts that it told and that are over, or whose end is on its way to the disk: their results
+    /// are said again, and count nothing.
     strays: HashSet<u64>,
     /// Results that are durable, of which it has not been told.
     recorded: Vec<u64>,
@@ -446,7 +447,12 @@ impl Queue {
         let orphans = self.senders.orphans.get_mut(&key);
         let known = orphans.and_then(|orphans| orphans.under_way.remove(&told.attempt));
         if known.is_none() && self.records.awaits(key, told.attempt) {
-            return Ok(()); // its end is on its way to the disk: only the stream is new
+            // Its end is on its way to the disk: only the stream is new. It may be durable before the
+            // result is said again, which is behind all that is under way.
+            if let Some(sender) = self.senders.ends.get_mut(&key) {
+                sender.strays.insert(told.attempt);
+            }
+            return Ok(());
         }
         let adopted = known.or_else(|| {
             let attempt = self.scheduler.adopt(told.message, &told.recipients, now)?;
@@ -517,8 +523,8 @@ impl Queue {
         let Some(sender) = self.senders.ends.get_mut(&key) else { return Ok(()) };
         let Some(flight) = sender.under_way.get(&result.attempt).copied() else {
             // Said again: its end is on its way to the disk, or was recorded before.
-            let again = self.records.awaits(key, result.attempt);
-            let known = again || sender.strays.remove(&result.attempt);
+            let stray = sender.strays.remove(&result.attempt);
+            let known = stray || self.records.awaits(key, result.attempt);
             return if known { Ok(()) } else { Err(LinkError::NotGiven) };
         };
         if flight.message != result.message {

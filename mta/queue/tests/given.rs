@@ -277,3 +277,36 @@ fn r206_attempts_whose_process_does_not_come_back_are_made_again() {
     bench.run().unwrap();
     assert_eq!(bench.given.each_ref().map(Vec::len), [2, 2, 2]);
 }
+
+#[test]
+fn r206_a_result_that_becomes_durable_while_it_is_said_again_ends_no_process() {
+    let mut bench = Bench::new();
+    let attempt = bench.given[0][0].clone();
+    bench.say(0, attempt.attempt, &attempt);
+    // Queue has the result, and the disk has its record, when the stream ends.
+    let now = bench.clock.now();
+    let mut said = carried(Some(bench.ends[0].output()));
+    bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
+    bench.queue.advance(now);
+    bench.clock.advance(Duration::from_millis(50));
+    let now = bench.clock.now();
+    bench.queue.advance(now);
+    let under_way: Vec<_> = std::iter::from_fn(|| bench.queue.poll()).collect();
+    assert!(under_way.iter().any(|output| matches!(output, Output::Io(_))));
+    bench.queue.sender_connected(KEYS[0], now);
+    bench.ends[0].connected();
+    let mut frames: Vec<Bytes> = bench.ends[0].output().drain(..).collect();
+    let result = frames.pop().unwrap();
+    let mut first: BytesMut = frames.into_iter().flatten().collect();
+    bench.queue.sender_input(KEYS[0], &mut first, now).unwrap();
+    for output in under_way {
+        let Output::Io(io) = output else { continue };
+        bench.queue.io_done(spool::execute(&bench.disk, io), now);
+    }
+    bench.queue.advance(now);
+    let heard = bench.queue.sender_input(KEYS[0], &mut BytesMut::from(&result[..]), now);
+    assert_eq!(heard, Ok(()), "it is honest");
+    bench.run().unwrap();
+    assert_eq!(bench.known(), (2, 2, 1));
+    assert!(!bench.ends[0].is_open(attempt.attempt));
+}
