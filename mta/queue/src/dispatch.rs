@@ -43,6 +43,8 @@ pub(crate) struct Senders {
 #[derive(Debug)]
 struct Sender {
     end: QueueEnd,
+    /// It has said hello: before that it takes nothing over this stream.
+    welcomed: bool,
     /// It has told all that it has under way.
     greeted: bool,
     capacity: usize,
@@ -73,9 +75,9 @@ struct Orphans {
 }
 
 impl Sender {
-    /// Tells it which of its results are durable, in one frame.
+    /// Tells it which of its results are durable, in one frame, as soon as it takes that.
     fn tell_recorded(&mut self) {
-        if !self.recorded.is_empty() {
+        if self.welcomed && !self.recorded.is_empty() {
             self.end.recorded(std::mem::take(&mut self.recorded));
         }
     }
@@ -107,6 +109,7 @@ impl Senders {
     pub fn connect(&mut self, key: SenderKey, build: u64) {
         let sender = Sender {
             end: QueueEnd::new(build),
+            welcomed: false,
             greeted: false,
             capacity: 0,
             under_way: BTreeMap::new(),
@@ -210,6 +213,13 @@ impl Senders {
         let (name, key) = (*name, self.choose(hop, attempt.destination.0)?);
         let (attempt, hop) = self.waiting.remove(&name)?;
         Some((key, attempt, hop))
+    }
+
+    /// The process that fetches for this attempt, if it has said over its present stream that it has
+    /// it. What was read for a former stream is for nobody: it is fetched again.
+    pub fn fetcher(&mut self, key: SenderKey, attempt: u64) -> Option<&mut QueueEnd> {
+        let sender = self.ends.get_mut(&key)?;
+        sender.under_way.contains_key(&attempt).then_some(&mut sender.end)
     }
 
     fn flight(&self, key: SenderKey, attempt: u64) -> Option<Flight> {
@@ -406,6 +416,7 @@ impl Queue {
             match event {
                 QueueEvent::Hello { capacity, .. } => {
                     if let Some(sender) = self.senders.ends.get_mut(&key) {
+                        sender.welcomed = true;
                         sender.capacity = capacity as usize;
                     }
                 }

@@ -183,7 +183,7 @@ impl Queue {
                 self.record_read(parts, acknowledgements, Some((&opened, &content)), now);
             }
             ReadFor::Fetch { key, attempt, offset, .. } => {
-                if let Some(end) = self.senders.end(key) {
+                if let Some(end) = self.senders.fetcher(key, attempt) {
                     end.chunk(attempt, offset, &content);
                 }
             }
@@ -200,7 +200,7 @@ impl Queue {
                 self.record_read(parts, acknowledgements, None, now);
             }
             ReadFor::Fetch { key, attempt, .. } => {
-                if let Some(end) = self.senders.end(key) {
+                if let Some(end) = self.senders.fetcher(key, attempt) {
                     end.chunk_bad(attempt);
                 }
             }

@@ -310,3 +310,40 @@ fn r206_a_result_that_becomes_durable_while_it_is_said_again_ends_no_process() {
     assert_eq!(bench.known(), (2, 2, 1));
     assert!(!bench.ends[0].is_open(attempt.attempt));
 }
+
+#[test]
+fn r206_over_a_new_stream_nothing_is_said_before_the_greeting() {
+    let mut bench = Bench::new();
+    let attempt = bench.given[0][0].clone();
+    bench.say(0, attempt.attempt, &attempt);
+    let now = bench.clock.now();
+    let mut said = carried(Some(bench.ends[0].output()));
+    bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
+    // Queue has its end of the new stream before the process has the other.
+    bench.queue.sender_connected(KEYS[0], now);
+    bench.ends[0].connected();
+    let on_the_way: Vec<Bytes> = bench.ends[0].output().drain(..).collect();
+    bench.run().unwrap();
+    bench.ends[0].output().extend(on_the_way);
+    bench.run().unwrap();
+    assert!(!bench.ends[0].is_open(attempt.attempt));
+}
+
+#[test]
+fn r206_a_piece_that_was_read_for_a_former_stream_is_not_said_over_the_next_one() {
+    let mut bench = Bench::new();
+    let attempt = bench.given[0][0].clone();
+    bench.ends[0].fetch(attempt.attempt, attempt.message, 0, 10);
+    let now = bench.clock.now();
+    let mut said = carried(Some(bench.ends[0].output()));
+    bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
+    // The piece is on its way from the disk when the stream ends.
+    bench.queue.sender_connected(KEYS[0], now);
+    bench.ends[0].connected();
+    let on_the_way: Vec<Bytes> = bench.ends[0].output().drain(..).collect();
+    bench.run().unwrap();
+    bench.ends[0].output().extend(on_the_way);
+    bench.ends[0].fetch(attempt.attempt, attempt.message, 0, 10);
+    bench.run().unwrap();
+    assert_eq!(bench.known(), (3, 3, 0), "nothing is lost by it");
+}
