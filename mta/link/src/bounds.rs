@@ -10,7 +10,7 @@
 //! | `Accept` | recipients | [`RECIPIENTS_BYTES_MAX`], asked at each RCPT |
 //! | `Accept`, `Stage` | the piece of a body | [`PIECE_BYTES_MAX`], a constant of the session |
 //! | `Attempt` | recipients | [`RECIPIENTS_BYTES_MAX`] and [`ATTEMPT_RECIPIENTS_MAX`] |
-//! | `Result` | recipients times what a peer replied | [`RESULT_BYTES_MAX`]: replies are cut |
+//! | `Result` | recipients times what a peer replied | [`RESULT_BYTES_MAX`]: replies are cut, each also to [`REPLY_TEXT_BYTES_MAX`] |
 //! | `UnderWay` | recipients | one frame for each attempt, smaller than the attempt's own |
 //! | `Question`, `Recorded` | transactions, attempts | `TRANSACTIONS_MAX`, `RECORDED_MAX` |
 //! | answer to an operator | rows | asked for again with half of the rows |
@@ -29,6 +29,12 @@ pub const PIECE_BYTES_MAX: usize = 1 << 20;
 /// Upper bound on the outcomes of one attempt in one frame. With more, the text of each reply is
 /// cut to its share: 335 bytes for each of 100,000 recipients.
 pub const RESULT_BYTES_MAX: usize = 32 << 20;
+
+/// Upper bound on the text of one reply in an outcome, which one record of the spool has to hold: as
+/// much as a client keeps of a reply. Longer text is cut.
+pub const REPLY_TEXT_BYTES_MAX: usize = 8 << 10;
+/// The same of the peer's name.
+pub const PEER_BYTES_MAX: usize = 2 << 10;
 
 /// All the rest of a frame: sender (320 and 255), HELO (2,048), ENVID (100), next hop (a name of
 /// 255 or a path of 107) and numbers.

@@ -8,7 +8,8 @@
 //! when that is zero. Bodies over [`INLINE_BYTES_MAX`] are fetched in chunks instead.
 
 use crate::bounds::{
-    ATTEMPT_RECIPIENTS_MAX, OUTCOME_REST_BYTES, PIECE_BYTES_MAX, RESULT_BYTES_MAX,
+    ATTEMPT_RECIPIENTS_MAX, OUTCOME_REST_BYTES, PEER_BYTES_MAX, PIECE_BYTES_MAX,
+    REPLY_TEXT_BYTES_MAX, RESULT_BYTES_MAX,
 };
 use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
@@ -340,10 +341,14 @@ impl SenderEnd {
     }
 }
 
-/// Cuts peers and replies to equal shares of the bound, if they exceed it in sum. More outcomes
-/// than an attempt can have recipients are dropped: those recipients are deferred.
+/// Cuts peers and replies to their bounds, and to equal shares of the bound of all if they exceed that
+/// in sum. More outcomes than an attempt can have recipients are dropped: those recipients are
+/// deferred.
 fn cut_to_bound(result: &mut Result) {
     result.outcomes.truncate(ATTEMPT_RECIPIENTS_MAX);
+    for (_, outcome) in &mut result.outcomes {
+        cut_report(outcome, PEER_BYTES_MAX, REPLY_TEXT_BYTES_MAX);
+    }
     let bytes = |outcome: &Outcome| {
         let report = outcome.report();
         OUTCOME_REST_BYTES + report.peer.len() + report.reply.text.len()
@@ -354,12 +359,25 @@ fn cut_to_bound(result: &mut Result) {
     }
     let share = RESULT_BYTES_MAX / result.outcomes.len() - OUTCOME_REST_BYTES;
     for (_, outcome) in &mut result.outcomes {
-        let (Outcome::Delivered { report, .. }
-        | Outcome::Deferred(report)
-        | Outcome::Failed(report)) = outcome;
-        cut(&mut report.peer, share / 2);
-        cut(&mut report.reply.text, share - report.peer.len());
+        let peer = outcome.report().peer.len().min(share / 2);
+        cut_report(outcome, peer, share - peer);
     }
+}
+
+fn cut_report(outcome: &mut Outcome, peer_bytes_max: usize, text_bytes_max: usize) {
+    let (Outcome::Delivered { report, .. } | Outcome::Deferred(report) | Outcome::Failed(report)) =
+        outcome;
+    cut(&mut report.peer, peer_bytes_max);
+    cut(&mut report.reply.text, text_bytes_max);
+}
+
+/// Whether `cut_to_bound` would leave it as it is, but for the sum.
+fn is_bounded(result: &Result) -> bool {
+    let fits = |(_, outcome): &(u32, Outcome)| {
+        let report = outcome.report();
+        report.peer.len() <= PEER_BYTES_MAX && report.reply.text.len() <= REPLY_TEXT_BYTES_MAX
+    };
+    result.outcomes.len() <= ATTEMPT_RECIPIENTS_MAX && result.outcomes.iter().all(fits)
 }
 
 fn cut(text: &mut Box<str>, bytes_max: usize) {
@@ -461,7 +479,9 @@ impl QueueEnd {
 
     fn take(&mut self, message: ToQueue) -> std::result::Result<(), LinkError> {
         match message {
-            ToQueue::Result(result) => self.events.push_back(QueueEvent::Result(result)),
+            ToQueue::Result(result) if is_bounded(&result) => {
+                self.events.push_back(QueueEvent::Result(result))
+            }
             ToQueue::Fetch { attempt, message, offset, bytes } if self.fetching.insert(attempt) => {
                 let bytes = bytes.min(CHUNK_BYTES_MAX);
                 self.events.push_back(QueueEvent::Fetch { attempt, message, offset, bytes });
@@ -721,7 +741,7 @@ mod tests {
             many.recipients = (0..count as u32).map(|index| (index, recipient.clone())).collect();
             queue.attempt(many, Some(b"abc")).unwrap();
             sender.handle(&mut carry(queue.output())).unwrap();
-            let text: Box<str> = format!("x{}", "é".repeat(text / 2)).into();
+            let text: Box<str> = format!("x{}", "é".repeat(text / 2 - 1)).into();
             let report = Report {
                 stage: Stage::Rcpt,
                 reply: Reply::new(550, Enhanced(5, 1, 1), text.clone()),
@@ -757,5 +777,33 @@ mod tests {
         let mut input = BytesMut::from(&hello[..]);
         input.extend_from_slice(&frame::encode_short(&told));
         assert_eq!(queue.handle(&mut input), Err(LinkError::NotAccepted));
+    }
+
+    #[test]
+    fn r219_a_reply_longer_than_any_client_keeps_is_cut_and_refused_of_a_process_that_does_not() {
+        let with = |peer: usize, text: usize| {
+            let mut long = result(1, 5);
+            for (_, outcome) in &mut long.outcomes {
+                let Outcome::Delivered { report, .. } = outcome else { panic!() };
+                (report.peer, report.reply.text) =
+                    ("p".repeat(peer).into(), "t".repeat(text).into());
+            }
+            long
+        };
+        let (peer, text) = (PEER_BYTES_MAX, REPLY_TEXT_BYTES_MAX);
+        let (mut sender, mut queue) = pair();
+        queue.attempt(attempt(1, 5, 3), Some(b"abc")).unwrap();
+        sender.handle(&mut carry(queue.output())).unwrap();
+        sender.result(with(peer + 1, text + 1));
+        queue.handle(&mut carry(sender.output())).unwrap();
+        assert_eq!(queue.poll(), Some(QueueEvent::Result(with(peer, text))));
+        for (long, taken) in [
+            (with(peer, text), Ok(())),
+            (with(peer + 1, text), Err(LinkError::NotAccepted)),
+            (with(peer, text + 1), Err(LinkError::NotAccepted)),
+        ] {
+            let frame = frame::encode(&ToQueue::Result(long), &[]).unwrap();
+            assert_eq!(queue.handle(&mut BytesMut::from(&frame[..])), taken);
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! Must never give an outcome that a notice tells of to another group than the notice, nor the end
 //! of the message to any group but the last.
 
+use link::bounds::{PEER_BYTES_MAX, REPLY_TEXT_BYTES_MAX};
 use mail::bounce::NOTICE_RECIPIENTS_MAX;
 use mail::{Change, MessageId, Report};
 use scheduler::{Notice, NoticeKind, Record};
@@ -26,8 +27,9 @@ const _: () = {
     let group = CHANGES_BYTES_MAX + told + chunk + NOTICE_HEAD_BYTES_MAX;
     assert!(group <= group_bytes_max(SEGMENT_BYTES_MIN));
 };
-// A change alone fits, too, with the longest reply that the client keeps and a peer's name.
-const _: () = assert!(64 + 5 * CHANGE_RECIPIENTS_MAX + (8 << 10) + (2 << 10) < CHANGES_BYTES_MAX);
+// A change alone fits, too, with the longest reply and peer's name that a result can have.
+const REPORT_BYTES_MAX: usize = 128 + REPLY_TEXT_BYTES_MAX + PEER_BYTES_MAX;
+const _: () = assert!(5 * CHANGE_RECIPIENTS_MAX + REPORT_BYTES_MAX < CHANGES_BYTES_MAX);
 
 /// How a notice is made: each time the spool refuses one as too large, the next is smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -288,3 +288,19 @@ fn r227_a_commit_that_hangs_stops_attempts_until_it_ends() {
     bench.run();
     assert!(!bench.attempts.is_empty());
 }
+
+/// A record of 100 kB fits no segment of 64 KiB, and whatever comes behind one that waits, waits too.
+#[test]
+fn r219_a_reply_of_any_length_stops_no_notice_of_others() {
+    let mut bench = Bench::with(expiring(), spool_settings());
+    bench.reads_at_once = true;
+    bench.send(1, &["a@a.test"]);
+    bench.send(2, &["b@b.test"]);
+    let mut long = report(450, Enhanced(4, 2, 0));
+    long.reply.text = "x".repeat(100 << 10).into();
+    bench.answer("a@a.test", Outcome::Deferred(long));
+    bench.answer("b@b.test", Outcome::Deferred(report(450, Enhanced(4, 2, 0))));
+    bench.expire();
+    bench.run_for(20_000);
+    assert_eq!(bench.told_and_retired(), (2, 2));
+}
