@@ -34,6 +34,9 @@ pub const STABLE: Duration = Duration::from_secs(1);
 /// Between two times that it is told.
 pub const ALARM_EVERY: Duration = Duration::from_secs(60);
 
+/// Said by queue alone: the process spoke of mail that it was not given.
+const NOT_GIVEN: Loss = Loss::Link(LinkError::NotGiven);
+
 /// The process at the other end of queue.
 pub type Peer = (Role, u16);
 
@@ -116,7 +119,8 @@ impl Streams {
     }
 
     /// An end has said that this stream is over. What is said of a former stream counts nothing,
-    /// and of the reasons that the two ends give the first that names a fault is kept.
+    /// and of the reasons that the two ends give the first that names a fault is kept: but what queue
+    /// says of mail that was not given outweighs whatever that process said before.
     pub fn lost(&mut self, peer: Peer, number: u64, loss: Loss, now: Instant) {
         let Some(stream) = self.streams.get_mut(&peer) else { return };
         if stream.number != number {
@@ -124,7 +128,7 @@ impl Streams {
         }
         match stream.state {
             State::Gone => {}
-            State::Lost(_) if stream.loss == Loss::Ended => stream.loss = loss,
+            State::Lost(_) if stream.loss == Loss::Ended || loss == NOT_GIVEN => stream.loss = loss,
             State::Lost(_) => {}
             State::Up => {
                 let lasted = now.since(stream.up_since) >= LASTED;
@@ -143,7 +147,7 @@ impl Streams {
         let (peer, stream) = self.streams.iter_mut().find(|(_, stream)| due(stream))?;
         let (peer, loss) = (*peer, stream.loss);
         stream.state = State::Gone;
-        if loss == Loss::Link(LinkError::NotGiven) || stream.losses_in_a_row > LOSSES_IN_A_ROW_MAX {
+        if loss == NOT_GIVEN || stream.losses_in_a_row > LOSSES_IN_A_ROW_MAX {
             stream.losses_in_a_row = 0;
             return Some(Due::Restart { peer, loss });
         }
@@ -298,6 +302,12 @@ mod tests {
         let number = streams.made(OTHER, at(0));
         let loss = Loss::Link(LinkError::NotGiven);
         streams.lost(OTHER, number, loss, at(1));
+        assert_eq!(next(&mut streams).1, Due::Restart { peer: OTHER, loss });
+        // It does not escape that by complaining first.
+        let number = streams.made(OTHER, at(100));
+        streams.lost(OTHER, number, LONG, at(101));
+        streams.lost(OTHER, number, loss, at(101));
+        streams.lost(OTHER, number, LONG, at(102));
         assert_eq!(next(&mut streams).1, Due::Restart { peer: OTHER, loss });
     }
 
