@@ -8,6 +8,7 @@
 //! | up | [`Streams::lost`], said by either end | lost, renewal due soon |
 //! | lost | [`Streams::poll`] gives `Renew` | up: master gives both ends a new one |
 //! | lost too often in a row, or for `NotGiven` | [`Streams::poll`] gives `Restart` | gone |
+//! | asked for by `Renew` | [`Streams::not_made`] | lost, renewal due later |
 //! | any | [`Streams::gone`]: a process has ended | gone, until both processes live |
 
 use crate::LinkError;
@@ -153,6 +154,15 @@ impl Streams {
         }
         stream.renewals = stream.renewals.saturating_add(1);
         Some(Due::Renew { peer, renewals: stream.renewals, loss })
+    }
+
+    /// The new stream that [`Self::poll`] asked for could not be made, or reached neither process:
+    /// it is due again after the longest wait.
+    pub fn not_made(&mut self, peer: Peer, now: Instant) {
+        if let Some(stream) = self.streams.get_mut(&peer) {
+            stream.renewals = stream.renewals.saturating_sub(1);
+            stream.state = State::Lost(now + RENEW_WAIT_MAX);
+        }
     }
 
     /// When [`Self::poll`] has something to do.
@@ -329,6 +339,21 @@ mod tests {
         presence.is_now(false, at(90_000));
         assert_eq!(presence.alarm(at(99_999)), None);
         assert!(presence.alarm(at(100_000)).is_some());
+    }
+
+    #[test]
+    fn r206_a_stream_that_could_not_be_made_is_due_again() {
+        let mut streams = Streams::default();
+        let number = streams.made(PEER, at(0));
+        streams.lost(PEER, number, LONG, at(1));
+        for _ in 0..100 {
+            let (when, due) = next(&mut streams);
+            assert_eq!(due, Due::Renew { peer: PEER, renewals: 1, loss: LONG });
+            streams.not_made(PEER, when);
+        }
+        let (when, _) = next(&mut streams);
+        streams.made(PEER, when);
+        assert_eq!(streams.next_wakeup(), None);
     }
 
     #[test]

@@ -202,8 +202,20 @@ impl Children {
     }
 
     /// Gives queue and this peer a new stream; `false`: one of them does not live, and its start
-    /// makes the stream.
+    /// makes the stream. One that cannot be made or given is due again.
     pub fn renew(&mut self, peer: Peer, renewed: &FromMaster) -> Result<bool> {
+        let made = self.give_stream(peer, renewed);
+        match &made {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false), // it is ending
+            Err(_) => {
+                self.streams.not_made(peer, now());
+                made
+            }
+            Ok(_) => made,
+        }
+    }
+
+    fn give_stream(&mut self, peer: Peer, renewed: &FromMaster) -> Result<bool> {
         let life = |wanted: Peer| {
             let slot = self.slots.iter().find(|slot| (slot.role, slot.instance) == wanted);
             slot.and_then(|slot| slot.life.as_ref()).filter(|life| !life.disowned)
@@ -213,10 +225,10 @@ impl Children {
         let stream = self.streams.made(peer, now());
         let to_queue = FromMaster::Peer { role: peer.0, instance: peer.1, stream };
         let to_peer = FromMaster::Peer { role: QUEUE.0, instance: QUEUE.1, stream };
-        let sent = queue.control.send(renewed, None).is_ok()
-            && queue.control.send(&to_queue, Some(ours.as_fd())).is_ok()
-            && other.control.send(&to_peer, Some(theirs.as_fd())).is_ok();
-        Ok(sent)
+        queue.control.send(renewed, None)?;
+        queue.control.send(&to_queue, Some(ours.as_fd()))?;
+        other.control.send(&to_peer, Some(theirs.as_fd()))?;
+        Ok(true)
     }
 
     /// Ends a child that is to be started again, and hears nothing more of it.
