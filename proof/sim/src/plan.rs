@@ -28,8 +28,8 @@ const LIST_RECIPIENTS: u64 = 2_000_000;
 /// One plan in so many has lists.
 const LISTS_EVERY: u64 = 6;
 
-/// The same for streams that are cut and poisoned.
-const STREAMS: u64 = 10;
+/// The same for streams that are cut and poisoned. A purpose of its own: plans with lists are drawn apart.
+const STREAMS: u64 = 11;
 /// The number of their first.
 const STREAMS_FIRST: u32 = 2_000;
 
