@@ -23,3 +23,19 @@ impl Chance {
         (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signed_unit_lies_between_minus_one_and_one_on_either_side_alike() {
+        let mut chance = Chance::new(5);
+        let drawn: Vec<f64> = (0..10_000).map(|_| chance.signed_unit()).collect();
+        assert!(drawn.iter().all(|one| (-1.0..1.0).contains(one)));
+        let below = |bound: f64| drawn.iter().filter(|one| **one < bound).count();
+        for (bound, expected) in [(-0.5, 2_500), (0.0, 5_000), (0.5, 7_500)] {
+            assert!(below(bound).abs_diff(expected) < 200, "{} below {bound}", below(bound));
+        }
+    }
+}
