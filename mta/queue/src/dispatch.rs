@@ -34,6 +34,8 @@ pub(crate) struct Senders {
     waiting: BTreeMap<(Role, AttemptId), (Attempt, NextHop)>,
     /// Attempts whose stream has ended, until their process tells what it still has.
     orphans: BTreeMap<SenderKey, Orphans>,
+    /// Results of each process that have become durable, the newest. It may not have heard so.
+    settled: BTreeMap<SenderKey, BTreeSet<u64>>,
     /// Seals attempts: the same in each life of the queue process.
     seal_key: [u64; 2],
     /// When durable results that nothing else went along with are told.
@@ -88,6 +90,10 @@ impl Sender {
 const RECORDED_MAX: usize = 128;
 /// How long the first of them waits.
 const RECORDED_WAIT: Duration = Duration::from_millis(100);
+/// Durable results of one process that are remembered, so that it can name them over a new stream and
+/// nothing is counted twice. It keeps only those of which it has not been told, and a lost stream has
+/// swallowed only what was said over it last.
+const SETTLED_KEPT: usize = 4096;
 /// How long attempts wait for their process to come back over a new stream. Longer than a stream
 /// takes to be begun again, so that a lost stream makes no attempt twice.
 const ORPHANS_WAIT: Duration = Duration::from_secs(2);
@@ -101,6 +107,7 @@ impl Senders {
             ends: BTreeMap::new(),
             waiting: BTreeMap::new(),
             orphans: BTreeMap::new(),
+            settled: BTreeMap::new(),
             seal_key,
             tell_at: None,
         }
@@ -242,6 +249,11 @@ impl Senders {
 
     /// These results are durable: their process is told soon.
     pub fn recorded(&mut self, key: SenderKey, attempts: Vec<u64>, now: Instant) {
+        let settled = self.settled.entry(key).or_default();
+        settled.extend(&attempts);
+        while settled.len() > SETTLED_KEPT {
+            settled.pop_first();
+        }
         let Some(sender) = self.ends.get_mut(&key) else { return };
         sender.recorded.extend(attempts);
         if sender.recorded.len() >= RECORDED_MAX {
@@ -465,7 +477,11 @@ impl Queue {
             }
             return Ok(());
         }
+        let settled = self.senders.settled.get(&key).is_some_and(|all| all.contains(&told.attempt));
         let adopted = known.or_else(|| {
+            if settled {
+                return None;
+            }
             let attempt = self.scheduler.adopt(told.message, &told.recipients, now)?;
             Some(Flight { attempt, message: told.message })
         });
@@ -601,5 +617,22 @@ impl BlockHasher {
     fn finish(mut self) -> u64 {
         self.hasher.write(&self.block[..self.filled]);
         self.hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_durable_results_of_a_process_are_remembered_and_no_more() {
+        let mut senders = Senders::new(1, Instant::default(), [1, 2]);
+        let key = SenderKey(Role::Send, 0);
+        for attempt in 0..2 * SETTLED_KEPT as u64 {
+            senders.recorded(key, vec![attempt], Instant::default());
+        }
+        let kept = &senders.settled[&key];
+        assert_eq!(kept.len(), SETTLED_KEPT);
+        assert_eq!(kept.last(), Some(&(2 * SETTLED_KEPT as u64 - 1)));
     }
 }

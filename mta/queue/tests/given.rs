@@ -347,3 +347,28 @@ fn r206_a_piece_that_was_read_for_a_former_stream_is_not_said_over_the_next_one(
     bench.run().unwrap();
     assert_eq!(bench.known(), (3, 3, 0), "nothing is lost by it");
 }
+
+#[test]
+fn r206_a_deferral_that_becomes_durable_while_no_stream_is_up_counts_once() {
+    let mut bench = Bench::new();
+    let attempt = bench.given[0][0].clone();
+    let reply = Reply::new(450, Enhanced(4, 2, 0), "later");
+    let report = Report { stage: Stage::Rcpt, reply, peer: "hop.test".into(), from_peer: true };
+    bench.ends[0].result(link::send::Result {
+        attempt: attempt.attempt,
+        message: attempt.message,
+        outcomes: vec![(0, Outcome::Deferred(report))],
+    });
+    let now = bench.clock.now();
+    let mut said = carried(Some(bench.ends[0].output()));
+    bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
+    bench.queue.sender_gone(KEYS[0], now);
+    bench.run().unwrap();
+    assert_eq!(bench.queue.counters().deferred, 1);
+    let now = bench.clock.now();
+    bench.queue.sender_connected(KEYS[0], now);
+    bench.ends[0].connected();
+    bench.run().unwrap();
+    assert_eq!(bench.queue.counters().deferred, 1, "it was told once");
+    assert!(!bench.ends[0].is_open(attempt.attempt));
+}
