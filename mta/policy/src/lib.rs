@@ -8,16 +8,18 @@
 pub mod account;
 pub mod limits;
 pub mod mailbox;
+pub mod memory;
 pub mod ownership;
 pub mod repeats;
 pub mod route;
 pub mod verdict;
 
 pub use account::{Account, Home, Needs, Standing};
-pub use limits::{ConnectionLimits, Connections};
+pub use limits::{ConnectionLimits, Connections, client_network};
 pub use mailbox::{
     Accounts, Mailboxes, NAME_BYTES_MAX, Names, NoMailbox, UnsafeMailbox, mailbox_name,
 };
+pub use memory::{MemoryBounds, Short, Shortage, StrangersHold};
 pub use ownership::{NotTheirs, Ownership};
 pub use repeats::Repeats;
 pub use route::{Pattern, Route, Routes};

@@ -38,7 +38,7 @@ impl Connections {
             return defer(Enhanced(4, 7, 0), "too many connections here; try again later");
         }
         if let Some(client) = client {
-            let network = network(client);
+            let network = client_network(client);
             let open = self.clients.get(&network).copied().unwrap_or(0);
             if !trusted && open >= limits.connections_per_client_max {
                 return defer(Enhanced(4, 7, 0), "too many connections from your address");
@@ -53,7 +53,7 @@ impl Connections {
     pub fn closed(&mut self, client: Option<IpAddr>) {
         debug_assert!(self.open > 0, "closed without opened");
         self.open = self.open.saturating_sub(1);
-        let Some(network) = client.map(network) else { return };
+        let Some(network) = client.map(client_network) else { return };
         match self.clients.get_mut(&network) {
             Some(open) if *open > 1 => *open -= 1,
             // The last one takes its entry along, so that the table is bounded by `open`.
@@ -74,8 +74,8 @@ impl Connections {
     }
 }
 
-/// What counts as one client.
-fn network(client: IpAddr) -> IpAddr {
+/// What counts as one client: the address, or the network of 64 bits of an IPv6 address.
+pub fn client_network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),

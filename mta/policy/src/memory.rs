@@ -1,0 +1,228 @@
+//! How the memory of all sessions is shared out: a reserve for clients that may relay, and a share for each network of
+//! other clients; and when the operator hears that there is too little.
+//!
+//! Must never refuse a trusted client while there is room, nor let one network of strangers take what others need.
+
+use mail::Instant;
+use std::time::Duration;
+
+/// Upper bound on what all strangers hold together, in percent of the memory. The rest is for trusted clients.
+pub const STRANGERS_PERCENT_MAX: u64 = 75;
+/// Upper bound on what the clients of one network of strangers hold, in per mille of the memory: one eighth.
+pub const NETWORK_PERMILLE_MAX: u64 = 125;
+/// Strangers are hurried while they hold more than this part of what they may hold, in percent.
+pub const STRESS_PERCENT_MIN: u64 = 50;
+/// How long a shortage is still told of after the last refusal.
+pub const SHORTAGE_KEPT: Duration = Duration::from_secs(60);
+/// A shortage that lasts is logged again after this time.
+pub const SHORTAGE_ALARM_WAIT: Duration = Duration::from_secs(60);
+
+const _: () =
+    assert!(NETWORK_PERMILLE_MAX < 10 * STRANGERS_PERCENT_MAX && STRANGERS_PERCENT_MAX < 100);
+
+/// What sessions of one process may hold, in bytes. The bounds of strangers are never below what one message needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryBounds {
+    /// All sessions together.
+    all: u64,
+    /// All strangers together.
+    strangers: u64,
+    /// One network of strangers.
+    network: u64,
+    /// Above it strangers are hurried.
+    stress: u64,
+}
+
+/// What strangers hold, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StrangersHold {
+    /// All of them together.
+    pub all: u64,
+    /// The clients of one network.
+    pub network: u64,
+}
+
+impl MemoryBounds {
+    /// The bounds for a process whose sessions may hold `bytes_max`; one session with a usual message needs
+    /// `message_bytes`.
+    pub fn new(bytes_max: u64, message_bytes: u64) -> MemoryBounds {
+        let strangers = part(bytes_max, STRANGERS_PERCENT_MAX, 100).max(message_bytes);
+        let network = part(bytes_max, NETWORK_PERMILLE_MAX, 1_000).max(message_bytes);
+        let strangers = strangers.min(bytes_max);
+        MemoryBounds {
+            all: bytes_max,
+            strangers,
+            network: network.min(strangers),
+            stress: part(strangers, STRESS_PERCENT_MIN, 100),
+        }
+    }
+
+    /// Whether a trusted client may make it `wanted` bytes that all hold together.
+    pub fn has_room(&self, wanted: u64) -> bool {
+        wanted <= self.all
+    }
+
+    /// Whether a stranger may hold `bytes` more, when all sessions hold `all` bytes, and `beside` bytes are held
+    /// outside of sessions. Nobody knows whose these are: they count as strangers' here.
+    #[inline]
+    pub fn has_room_for_stranger(
+        &self,
+        all: u64,
+        hold: StrangersHold,
+        beside: u64,
+        bytes: u64,
+    ) -> bool {
+        let more = beside.saturating_add(bytes);
+        let wanted = all.saturating_add(more);
+        // What all hold together is within the smallest bound: so is every part of it.
+        wanted <= self.network
+            || (self.has_room(wanted)
+                && hold.all.saturating_add(more) <= self.strangers
+                && hold.network.saturating_add(bytes) <= self.network)
+    }
+
+    /// Whether strangers who hold a transaction and say nothing are to make room soon.
+    pub fn is_stressed(&self, strangers: u64) -> bool {
+        strangers > self.stress
+    }
+}
+
+fn part(bytes: u64, numerator: u64, denominator: u64) -> u64 {
+    bytes.saturating_mul(numerator) / denominator
+}
+
+/// Since when memory has been short.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shortage {
+    refused: u64,
+    lasts: Option<Lasts>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lasts {
+    since: Instant,
+    /// Requests refused before.
+    refused_before: u64,
+    /// The last refusal, or the last moment of stress.
+    seen: Instant,
+    logged: Option<Instant>,
+}
+
+/// How short memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// Since the shortage began.
+    pub lasted: Duration,
+    /// Requests refused meanwhile.
+    pub refused: u64,
+}
+
+impl Shortage {
+    /// Takes a look, to be repeated every second: `refused` is the number of all requests refused for want of memory.
+    pub fn look(&mut self, stressed: bool, refused: u64, now: Instant) {
+        let refused_before = std::mem::replace(&mut self.refused, refused);
+        if stressed || refused > refused_before {
+            let new = Lasts { since: now, refused_before, seen: now, logged: None };
+            self.lasts.get_or_insert(new).seen = now;
+        }
+        self.lasts = self.lasts.filter(|lasts| now.since(lasts.seen) < SHORTAGE_KEPT);
+    }
+
+    /// How short memory is, if it is.
+    pub fn short(&self, now: Instant) -> Option<Short> {
+        self.lasts.map(|lasts| Short {
+            lasted: now.since(lasts.since),
+            refused: self.refused - lasts.refused_before,
+        })
+    }
+
+    /// The same, when it is time to log it, or to log it again.
+    pub fn alarm(&mut self, now: Instant) -> Option<Short> {
+        let lasts = self.lasts.as_mut()?;
+        if lasts.logged.is_some_and(|logged| now.since(logged) < SHORTAGE_ALARM_WAIT) {
+            return None;
+        }
+        lasts.logged = Some(now);
+        self.short(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const MESSAGE: u64 = 80 << 10;
+
+    fn hold(all: u64, network: u64) -> StrangersHold {
+        StrangersHold { all, network }
+    }
+
+    #[test]
+    fn r211_strangers_leave_a_quarter_of_the_memory_to_trusted_clients() {
+        let bounds = MemoryBounds::new(256 * MIB, MESSAGE);
+        let strangers = 192 * MIB;
+        let may = |all, bytes| bounds.has_room_for_stranger(all, hold(all, 0), 0, bytes);
+        assert!(may(strangers - 1, 1) && !may(strangers, 1));
+        assert!(bounds.has_room(256 * MIB) && !bounds.has_room(256 * MIB + 1));
+        // What trusted clients hold is not taken from the strangers' part before all of it is full.
+        let beside_trusted = |strangers| {
+            bounds.has_room_for_stranger(64 * MIB + strangers, hold(strangers, 0), 0, 1)
+        };
+        assert!(beside_trusted(strangers - 1) && !beside_trusted(strangers));
+        assert!(!bounds.has_room_for_stranger(256 * MIB, hold(0, 0), 0, 1));
+        // Nor can what they have handed over fill the reserve.
+        let handed_over = |beside| bounds.has_room_for_stranger(0, hold(0, 0), beside, 1);
+        assert!(handed_over(strangers - 1) && !handed_over(strangers));
+    }
+
+    #[test]
+    fn r211_a_network_of_strangers_holds_an_eighth_and_others_do_not_feel_it() {
+        let bounds = MemoryBounds::new(256 * MIB, MESSAGE);
+        let share = 32 * MIB;
+        let may = |network, bytes| {
+            bounds.has_room_for_stranger(100 * MIB, hold(100 * MIB, network), 0, bytes)
+        };
+        assert!(may(share - 1, 1) && !may(share, 1) && !may(share - 1, 2));
+        assert!(may(0, MIB), "another network");
+    }
+
+    #[test]
+    fn r211_with_little_memory_a_stranger_has_room_for_a_message() {
+        for kib in [80, 100, 128, 600, 1_024, 4_096] {
+            let bounds = MemoryBounds::new(kib << 10, MESSAGE);
+            let may = |bytes| bounds.has_room_for_stranger(0, StrangersHold::default(), 0, bytes);
+            assert!(may(MESSAGE), "{kib} KiB");
+            assert!(!may((kib << 10) + 1), "{kib} KiB");
+        }
+    }
+
+    #[test]
+    fn r211_strangers_are_hurried_from_half_of_their_part_on() {
+        let bounds = MemoryBounds::new(256 * MIB, MESSAGE);
+        assert!(!bounds.is_stressed(96 * MIB) && bounds.is_stressed(96 * MIB + 1));
+    }
+
+    #[test]
+    fn r211_a_shortage_is_told_until_a_minute_after_the_last_refusal_and_logged_each_minute() {
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        let mut shortage = Shortage::default();
+        shortage.look(false, 0, at(0));
+        assert_eq!((shortage.short(at(0)), shortage.alarm(at(0))), (None, None));
+        let mut logged = Vec::new();
+        for second in 1..=200 {
+            // Refused at 1 and at 100; stress from 130 to 135.
+            let refused = if second < 100 { 3 } else { 10 };
+            shortage.look((130..=135).contains(&second), refused, at(second));
+            logged.extend(shortage.alarm(at(second)).map(|short| (second, short.refused)));
+            let expected = match second {
+                1..=60 => Some((second - 1, 3)),
+                100..=194 => Some((second - 100, 7)),
+                _ => None,
+            };
+            let found = shortage.short(at(second));
+            assert_eq!(found.map(|s| (s.lasted.as_secs(), s.refused)), expected, "{second}");
+        }
+        assert_eq!(logged, [(1, 3), (100, 7), (160, 7)]);
+    }
+}
