@@ -63,6 +63,11 @@ impl Body {
         self.dropped = Some(reply.clone());
     }
 
+    /// [`Body::drop_with`] was called.
+    pub(super) fn is_dropped(&self) -> bool {
+        self.dropped.is_some()
+    }
+
     /// The last BDAT chunk is over.
     pub(super) fn end_raw(&mut self) {
         self.framing.end_raw();

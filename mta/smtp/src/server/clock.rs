@@ -8,6 +8,10 @@ use super::Settings;
 use mail::Instant;
 use std::time::Duration;
 
+/// How long a client that holds a transaction may take for a command while memory is short: what Postfix gives under
+/// stress.
+pub(super) const STRESS_COMMAND_WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// The running waits of one session.
 #[derive(Debug)]
 pub(super) struct Clock {
@@ -86,14 +90,23 @@ impl Clock {
         *bytes += count as u64;
     }
 
-    /// When the client's time is over; `None` while the driver is at work.
-    pub(super) fn deadline(&self, settings: &Settings, within_body: bool) -> Option<Instant> {
+    /// When the client's time is over; `None` while the driver is at work. `hurried`: it holds memory that is short.
+    pub(super) fn deadline(
+        &self,
+        settings: &Settings,
+        within_body: bool,
+        hurried: bool,
+    ) -> Option<Instant> {
         if self.stopped.is_some() {
             return None;
         }
         let total_since = self.transaction_since.unwrap_or(self.message_since);
         let total = Some(total_since + settings.transaction_wait_max);
-        let wait = if within_body { settings.data_wait_max } else { settings.command_wait_max };
+        let wait = match within_body {
+            true => settings.data_wait_max,
+            false if hurried => settings.command_wait_max.min(STRESS_COMMAND_WAIT_MAX),
+            false => settings.command_wait_max,
+        };
         let rate = self.body.filter(|_| within_body).map(|(since, bytes)| {
             since + settings.data_wait_max + at_rate(bytes, settings.data_bytes_per_second_min)
         });

@@ -35,6 +35,8 @@ pub struct Session {
     pub(super) refusals: u32,
     /// No more bytes will come, or we are to stop: over after what is under way.
     pub(super) ending: Ending,
+    /// The driver's memory is short.
+    pub(super) stressed: bool,
     pub(super) clock: Clock,
 }
 
@@ -105,6 +107,7 @@ impl Session {
             idle_commands: 0,
             refusals: 0,
             ending: Ending::NotYet,
+            stressed: false,
             clock: Clock::new(now.monotonic),
         }
     }
@@ -245,24 +248,32 @@ impl Session {
 
     /// The body that is being read will not be kept, because the driver has no room: what has come
     /// of it is dropped, the rest is read and dropped, and `reply` (4yz) is said at its end. `Reset`
-    /// follows. Does nothing if no body is being read.
-    pub fn drop_body(&mut self, reply: &Reply) {
+    /// follows. Returns `false`, and does nothing, if no body is being read or it was dropped before.
+    pub fn drop_body(&mut self, reply: &Reply) -> bool {
         let body = match &mut self.state {
             State::ExpectBody(body) => Some(body),
             State::ExpectChunk(chunk) => chunk.body(),
             _ => None,
         };
-        if let Some(body) = body {
-            body.drop_with(reply);
-            self.doom();
-        }
+        let Some(body) = body.filter(|body| !body.is_dropped()) else { return false };
+        body.drop_with(reply);
+        self.doom();
+        true
+    }
+
+    /// Says whether the driver's memory is short: a client that holds a transaction then has
+    /// [`STRESS_COMMAND_WAIT_MAX`](super::clock::STRESS_COMMAND_WAIT_MAX) for its next command. The usual limit holds
+    /// again once this is called with `false`.
+    pub fn stress(&mut self, stressed: bool) {
+        self.stressed = stressed;
     }
 
     /// When `handle_timeout` is to be called; `None`: not while the driver works.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let within_body = matches!(self.state, State::ExpectBody(_) | State::ExpectChunk(_));
         let open = !self.is_closed() && !self.awaits_answer();
-        open.then(|| self.clock.deadline(&self.server.settings, within_body)).flatten()
+        let hurried = self.stressed && self.transaction.is_some();
+        open.then(|| self.clock.deadline(&self.server.settings, within_body, hurried)).flatten()
     }
 
     /// Ends the connection if the client's time is over.

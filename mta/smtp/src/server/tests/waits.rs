@@ -218,3 +218,57 @@ fn n099_a_connection_too_many_is_turned_away() {
     assert_eq!(session.receive(b"EHLO x\r\n", Now::default()), 8);
     assert_eq!(session.poll(Now::default()), None);
 }
+
+#[test]
+fn r211_under_stress_a_client_with_a_transaction_has_ten_seconds_for_a_command() {
+    let mut driver = driver();
+    driver.feed(EHLO);
+    driver.session.stress(true);
+    driver.pass(secs(299));
+    driver.feed(PATHS);
+    driver.pass(secs(9));
+    driver.feed(b"NOOP\r\n");
+    driver.pass(secs(9));
+    assert!(!driver.session.is_closed(), "each command has its time");
+    // Half a command is none.
+    assert_eq!(dribble(&mut driver, b"x", secs(1)), secs(1));
+    assert_eq!(driver.outcome.events.last().map(String::as_str), Some("close"));
+}
+
+#[test]
+fn r211_after_stress_the_usual_waits_hold_again() {
+    let mut driver = driver();
+    driver.feed(EHLO);
+    driver.feed(PATHS);
+    driver.session.stress(true);
+    driver.pass(secs(9));
+    driver.session.stress(false);
+    driver.pass(secs(290));
+    assert!(!driver.session.is_closed());
+    driver.session.stress(true);
+    driver.pass(secs(0));
+    assert!(driver.session.is_closed(), "it has said nothing for longer");
+}
+
+#[test]
+fn r211_under_stress_a_body_keeps_its_waits() {
+    let mut driver = driver();
+    driver.feed(EHLO);
+    driver.session.stress(true);
+    driver.feed(ENVELOPE);
+    driver.pass(secs(299));
+    driver.feed(&[b'a'; 150_000]);
+    driver.pass(secs(299));
+    assert!(!driver.session.is_closed());
+}
+
+#[test]
+fn r211_without_a_transaction_stress_changes_no_wait() {
+    let mut driver = driver();
+    driver.feed(EHLO);
+    driver.feed(PATHS);
+    driver.feed(b"RSET\r\n");
+    driver.session.stress(true);
+    let taken = dribble(&mut driver, b"x", secs(9));
+    assert!((secs(300)..secs(310)).contains(&taken), "{taken:?}");
+}
