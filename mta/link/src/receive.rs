@@ -70,6 +70,25 @@ enum ToQueue {
     Question {
         numbers: Vec<u64>,
     },
+    Memory(SessionMemory),
+}
+
+/// How the memory of the sessions of one receiving process is, for the operator. Nothing depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionMemory {
+    /// Requests of clients refused for want of it since the process began.
+    pub refused: u64,
+    /// It is short.
+    pub shortage: Option<MemoryShortage>,
+}
+
+/// How short the memory of sessions is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryShortage {
+    /// For how long.
+    pub seconds: u64,
+    /// Requests refused meanwhile.
+    pub refused: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -167,6 +186,8 @@ pub struct ReceiverEnd {
     again: VecDeque<u64>,
     /// Since when there has been no queue process that answers.
     answer_by: Option<Instant>,
+    /// What this queue process was told of the memory of sessions.
+    memory: SessionMemory,
     transactions: BTreeMap<u64, Transaction>,
     output: VecDeque<Bytes>,
     events: VecDeque<ReceiverEvent>,
@@ -186,6 +207,7 @@ impl ReceiverEnd {
             waiting_for_credit: false,
             again: VecDeque::new(),
             answer_by: None,
+            memory: SessionMemory::default(),
             transactions: BTreeMap::new(),
             output: VecDeque::new(),
             events: VecDeque::new(),
@@ -201,6 +223,7 @@ impl ReceiverEnd {
     pub fn connected(&mut self, now: Instant) {
         self.disconnected(now);
         self.connected = true;
+        self.memory = SessionMemory::default();
         let hello = ToQueue::Hello { build: self.build, origin: self.origin };
         self.output.push_back(frame::encode_short(&hello));
         let numbers: Vec<u64> = self.handed_over().collect();
@@ -421,6 +444,18 @@ impl ReceiverEnd {
         self.answer_by = Some(now + ANSWER_WAIT);
     }
 
+    /// Tells how the memory of sessions is, if the queue process does not know that yet. While frames wait to be
+    /// written nothing is told, so that their number does not grow: the driver calls this every second. Returns whether
+    /// there is a frame to be written.
+    pub fn tell_memory(&mut self, memory: SessionMemory) -> bool {
+        let told = self.welcomed && self.output.is_empty() && self.memory != memory;
+        if told {
+            self.memory = memory;
+            self.output.push_back(frame::encode_short(&ToQueue::Memory(memory)));
+        }
+        told
+    }
+
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<ReceiverEvent> {
         self.events.pop_front()
@@ -487,6 +522,7 @@ pub struct QueueEnd {
     dropped: HashSet<u64>,
     /// Asked about while they are with the spool.
     asked: HashSet<u64>,
+    memory: SessionMemory,
     output: VecDeque<Bytes>,
     events: VecDeque<QueueEvent>,
     /// Credit to be given back with the next answer.
@@ -504,6 +540,7 @@ impl QueueEnd {
             staged: BTreeMap::new(),
             dropped: HashSet::new(),
             asked: HashSet::new(),
+            memory: SessionMemory::default(),
             output: VecDeque::new(),
             events: VecDeque::new(),
             freed: 0,
@@ -574,6 +611,7 @@ impl QueueEnd {
                 });
                 self.events.extend(questions);
             }
+            ToQueue::Memory(memory) => self.memory = memory,
         }
         Ok(())
     }
@@ -593,7 +631,7 @@ impl QueueEnd {
             }
             ToQueue::Unstage { number } => !ended(number),
             ToQueue::Question { numbers } => numbers.len() <= TRANSACTIONS_MAX,
-            ToQueue::Hello { .. } => true,
+            ToQueue::Hello { .. } | ToQueue::Memory(_) => true,
         };
         if fits { Ok(()) } else { Err(LinkError::NotAccepted) }
     }
@@ -717,6 +755,11 @@ impl QueueEnd {
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<QueueEvent> {
         self.events.pop_front()
+    }
+
+    /// What the other end has told of the memory of its sessions.
+    pub fn memory(&self) -> SessionMemory {
+        self.memory
     }
 
     /// Frames to be written, in order.
@@ -935,6 +978,28 @@ mod tests {
         receiver.handle(&mut carry(queue.output())).unwrap();
         assert_eq!(receiver.credit, 10_000);
         assert_eq!(queue.outstanding_bytes, 0);
+    }
+
+    #[test]
+    fn r211_how_the_memory_of_sessions_is_is_told_once_to_each_queue_process() {
+        let mut receiver = ReceiverEnd::new(1, 9);
+        let shortage = MemoryShortage { seconds: 7, refused: 12 };
+        let memory = SessionMemory { refused: 30, shortage: Some(shortage) };
+        assert!(!receiver.tell_memory(memory), "nobody hears it");
+        for _ in 0..2 {
+            let mut queue = meet(&mut receiver);
+            assert_eq!(queue.memory(), SessionMemory::default());
+            assert!(receiver.tell_memory(memory) && !receiver.tell_memory(memory));
+            assert!(!receiver.tell_memory(SessionMemory { refused: 31, ..memory }));
+            assert_eq!(receiver.output().len(), 1, "no more of them wait than one");
+            queue.handle(&mut carry(receiver.output())).unwrap();
+            assert_eq!(queue.memory(), memory);
+            assert!(!receiver.tell_memory(memory), "it is known");
+            assert!(receiver.tell_memory(SessionMemory { refused: 31, shortage: None }));
+            queue.handle(&mut carry(receiver.output())).unwrap();
+            assert_eq!(queue.memory(), SessionMemory { refused: 31, shortage: None });
+            assert!(receiver.tell_memory(memory), "the next one does not know it");
+        }
     }
 
     /// Queue's end, greeted, and what it says to these messages.

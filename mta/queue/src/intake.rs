@@ -7,7 +7,7 @@ use crate::restore::arrive;
 use crate::shelf::Opened;
 use bytes::{Bytes, BytesMut};
 use link::LinkError;
-use link::receive::{QueueEnd, QueueEvent, Refusal};
+use link::receive::{QueueEnd, QueueEvent, Refusal, SessionMemory};
 use link::send::INLINE_BYTES_MAX;
 use mail::{Durable, Envelope, MessageId, Now, TransactionId};
 use std::collections::{HashMap, VecDeque};
@@ -64,6 +64,11 @@ impl Receivers {
 
     pub fn output(&mut self, instance: u16) -> Option<&mut VecDeque<Bytes>> {
         self.ends.get_mut(&instance).map(QueueEnd::output)
+    }
+
+    /// What each process has told of the memory of its sessions.
+    pub fn memory(&self) -> impl Iterator<Item = (u16, SessionMemory)> + '_ {
+        self.ends.iter().map(|(instance, end)| (*instance, end.memory()))
     }
 
     /// Gives back the credit of what has been answered: once for all of a commit.

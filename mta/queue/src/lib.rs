@@ -256,6 +256,13 @@ impl Queue {
         self.receivers.output(instance)
     }
 
+    /// What each receiving process has told of the memory of its sessions.
+    pub fn receiver_memory(
+        &self,
+    ) -> impl Iterator<Item = (u16, link::receive::SessionMemory)> + '_ {
+        self.receivers.memory()
+    }
+
     /// A stream to a sending process is there.
     pub fn sender_connected(&mut self, key: SenderKey, now: Now) {
         self.sender_gone(key, now);
