@@ -319,7 +319,7 @@ fn r211_recipients_of_ten_and_of_a_hundred_sessions_stay_within_the_memory_setti
     for sessions in [10, 100] {
         let tables = format!(
             "[processes]\nreceive = 1\n[limits]\nsession_memory_bytes_max = {SETTING}\n\
-             connections = 2000\nstranger_recipients_max = 50000\n"
+             connections = 2000\n"
         );
         // An envelope may take half of a segment: more than the memory of all sessions.
         let spool = "segment_bytes = \"64MiB\"".into();
@@ -329,12 +329,13 @@ fn r211_recipients_of_ten_and_of_a_hundred_sessions_stay_within_the_memory_setti
         place.daemon.works();
         let receive = place.daemon.pids_of("receive")[0];
         let before = rss_anon(receive).unwrap();
-        let mut strangers: Vec<Client> =
-            (0..sessions).map(|_| Client::stranger(place.daemon.port)).collect();
-        for client in &mut strangers {
-            client.ask("MAIL FROM:<a@stranger.test>", 250);
+        // Strangers may not use all of it.
+        let mut clients: Vec<Client> =
+            (0..sessions).map(|_| Client::ready(place.daemon.port)).collect();
+        for client in &mut clients {
+            client.ask("MAIL FROM:<a@client.test>", 250);
         }
-        let accepted: Vec<u64> = strangers.iter_mut().map(recipients_until_refused).collect();
+        let accepted: Vec<u64> = clients.iter_mut().map(recipients_until_refused).collect();
         let grown = rss_anon(receive).unwrap().saturating_sub(before);
         assert!(grown <= SETTING + BESIDE, "{grown} bytes for {sessions} sessions");
         let taken: u64 = accepted.iter().sum();
@@ -342,11 +343,100 @@ fn r211_recipients_of_ten_and_of_a_hundred_sessions_stay_within_the_memory_setti
         // Nothing new is begun, and who has recipients can still give them up.
         let reply = Client::connect(place.daemon.port).reply();
         assert_eq!((reply.code, reply.enhanced()), (421, "4.3.2"));
-        let reply = strangers[0].command("DATA");
+        let reply = clients[0].command("DATA");
         assert_eq!((reply.code, reply.enhanced()), (452, "4.3.1"));
-        strangers.iter_mut().for_each(|client| drop(client.ask("RSET", 250)));
+        clients.iter_mut().for_each(|client| drop(client.ask("RSET", 250)));
         place.daemon.works();
     }
+}
+
+#[test]
+fn r211_silent_strangers_with_recipients_stop_neither_trusted_clients_nor_other_networks() {
+    const SETTING: u64 = 8 << 20;
+    let place = start(format!(
+        "[processes]\nreceive = 1\n[limits]\nsession_memory_bytes_max = {SETTING}\n\
+         connections = 600\nstranger_recipients_max = 50000\n"
+    ));
+    let port = place.daemon.port;
+    place.daemon.works();
+    // Four networks fill their shares: each is refused more, and nobody else is.
+    let attackers = ["127.0.0.21", "127.0.0.22", "127.0.0.23", "127.0.0.24"];
+    let (mut silent, mut idle) = (Vec::new(), Vec::new());
+    for from in attackers {
+        silent.push(with_recipients_until_refused(from, port));
+        idle.extend(connections_until_refused(port, || from.to_string()));
+        stranger_sends(&place);
+        place.daemon.works();
+    }
+    let said = until("status to say it", || {
+        let output = place.daemon.command(&["status"]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        said.contains("TROUBLE: the memory of sessions of receive 0").then_some(said)
+    });
+    assert!(said.contains("raise limits.session_memory_bytes_max"), "{said}");
+    assert!(said.contains("session_memory_refused="), "{said}");
+    place.daemon.wait_for_log(&["the memory of sessions has been short"]);
+    // Two more networks fill the part of all strangers. The reserve is left.
+    for from in ["127.0.0.25", "127.0.0.26"] {
+        silent.push(with_recipients_until_refused(from, port));
+    }
+    let mut addresses = (0..).map(|number| format!("127.0.1.{}", number % 200 + 1));
+    idle.extend(connections_until_refused(port, || addresses.next().unwrap()));
+    place.daemon.works();
+    // Who says nothing makes room, long before the usual five minutes: until strangers hold half of their part.
+    for client in &mut silent[..3] {
+        let reply = client.next_reply().expect("421 before the end of the connection");
+        assert_eq!((reply.code, reply.enhanced()), (421, "4.4.2"), "{reply:?}");
+    }
+    until("room for another stranger", || greets(port, "127.0.0.9"));
+    stranger_sends(&place);
+    drop((idle, silent));
+    // What they held can be held again.
+    until("room for a connection", || greets(port, attackers[0]));
+    let mut again = attackers.map(|from| with_recipients_until_refused(from, port));
+    again.iter_mut().for_each(|client| drop(client.ask("RSET", 250)));
+    stranger_sends(&place);
+    place.daemon.works();
+}
+
+fn greets(port: u16, from: &str) -> Option<()> {
+    (Client::connect_from(from, port).reply().code == 220).then_some(())
+}
+
+/// A stranger of another network than the others' delivers a message.
+fn stranger_sends(place: &Place) {
+    let (user, mut client) = (token("r211"), Client::stranger(place.daemon.port));
+    client.envelope("a@stranger.test", &format!("{user}@local.test"));
+    client.ask("DATA", 354);
+    client.send(format!("Subject: {user}\r\n\r\nx\r\n.\r\n"));
+    client.expect(250);
+    place.daemon.wait_in_mailbox(&user, &user);
+}
+
+/// A stranger with as many recipients as there is room for.
+fn with_recipients_until_refused(from: &str, port: u16) -> Client {
+    let mut client = Client::connect_from(from, port);
+    client.expect(220);
+    client.ask("EHLO stranger.test", 250);
+    client.ask("MAIL FROM:<a@stranger.test>", 250);
+    assert!(recipients_until_refused(&mut client) > 0);
+    client
+}
+
+/// Opens connections until there is no room for one more.
+fn connections_until_refused(port: u16, mut from: impl FnMut() -> String) -> Vec<Client> {
+    let mut open = Vec::new();
+    until("421 for a new connection", || {
+        let mut client = Client::connect_from(&from(), port);
+        let greeting = client.reply();
+        if greeting.code == 220 {
+            open.push(client);
+            return None;
+        }
+        assert_eq!((greeting.code, greeting.enhanced()), (421, "4.3.2"), "{greeting:?}");
+        Some(())
+    });
+    open
 }
 
 /// Names recipients of the longest kind until there is no room for more; how many were accepted.

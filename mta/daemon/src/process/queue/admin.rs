@@ -9,7 +9,7 @@ use link::control::Role;
 use mail::MessageId;
 use scheduler::Order;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::io::Result;
 use std::os::fd::OwnedFd;
@@ -211,7 +211,14 @@ fn status(shared: &Shared) -> Status {
     if let Some(ours) = processes.iter_mut().find(|one| one.role == Role::Queue.name()) {
         ours.counters = counters;
     }
-    let troubles = shared.health.troubles(&usage, now.monotonic);
+    let receivers: BTreeMap<u16, _> = queue.receiver_memory().collect();
+    for one in processes.iter_mut().filter(|one| one.role == Role::Receive.name()) {
+        let instance = u16::try_from(one.number).unwrap_or(u16::MAX);
+        let refused = receivers.get(&instance).map(|memory| memory.refused);
+        let counter = refused.map(|refused| ("session_memory_refused".to_owned(), refused));
+        one.counters.extend(counter);
+    }
+    let troubles = shared.health.troubles(&usage, &receivers, now.monotonic);
     let streams = shared.health.streams();
     Status { version: env!("CARGO_PKG_VERSION").into(), troubles, processes, streams }
 }

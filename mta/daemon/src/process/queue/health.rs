@@ -4,6 +4,7 @@
 
 use link::admin;
 use link::control::{FromMaster, Role};
+use link::receive::{MemoryShortage, SessionMemory};
 use link::streams::{Loss, Peer, Presence};
 use mail::Instant;
 use spool::{Class, Io, IoDone};
@@ -118,8 +119,13 @@ impl Health {
         processes
     }
 
-    /// What is not as it should be.
-    pub fn troubles(&self, usage: &spool::Usage, now: Instant) -> Vec<String> {
+    /// What is not as it should be; `receivers`: what the receiving processes have told.
+    pub fn troubles(
+        &self,
+        usage: &spool::Usage,
+        receivers: &BTreeMap<u16, SessionMemory>,
+        now: Instant,
+    ) -> Vec<String> {
         let mut troubles = Vec::new();
         let waited = self.asked.borrow().values().map(|asked| now.since(*asked)).max();
         if let Some(waited) = waited.filter(|waited| *waited >= DISK_PATIENCE) {
@@ -131,11 +137,23 @@ impl Health {
         if usage.full {
             troubles.push("the disk is full: new mail gets 452".to_owned());
         }
+        troubles.extend(receivers.iter().filter_map(|(instance, memory)| {
+            memory.shortage.map(|shortage| short(*instance, shortage))
+        }));
         for (peer, stream) in self.streams.borrow().iter() {
             troubles.extend(stream.presence.trouble(now).map(|absent| without(*peer, absent)));
         }
         troubles
     }
+}
+
+/// The memory of one process's sessions is short.
+fn short(instance: u16, shortage: MemoryShortage) -> String {
+    let MemoryShortage { seconds, refused } = shortage;
+    format!(
+        "the memory of sessions of receive {instance} has been short for {seconds} s: {refused} requests got 421 or \
+         452, and silent strangers are ended after 10 s; raise limits.session_memory_bytes_max if they are no attack"
+    )
 }
 
 fn without((role, instance): Peer, absent: Duration) -> String {

@@ -147,10 +147,10 @@ impl Conversation {
         server: Arc<Server>,
         socket: Socket,
         client: Client,
+        memory: Share,
     ) -> Conversation {
         let now = shared.clock.now();
         let session = Session::new(server, now);
-        let memory = shared.memory.share();
         Conversation {
             shared,
             socket,
@@ -196,8 +196,8 @@ impl Conversation {
                 continue;
             }
             self.flush(false).await?;
-            if self.kept.is_empty() {
-                self.wait(stop.as_mut()).await?;
+            if self.kept.is_empty() && self.wait(stop.as_mut()).await? {
+                stop.set(shared.stopping.wait());
             }
         }
     }
@@ -210,8 +210,19 @@ impl Conversation {
         self.memory.is_now(session_bytes(replies_and_line + self.kept.capacity(), more));
     }
 
+    /// Whether this session may hold `bytes` more.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.memory.has_room(bytes, self.shared.promises.held_bytes())
+    }
+
+    /// Answers that there is no room for what was asked.
+    fn answer_full(&mut self) {
+        self.memory.refused();
+        self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
+    }
+
     fn replies_bytes_max(&self) -> usize {
-        if self.shared.has_room(0) { REPLIES_BYTES_MAX } else { SHORT_BYTES_MAX }
+        if self.has_room(0) { REPLIES_BYTES_MAX } else { SHORT_BYTES_MAX }
     }
 
     fn look_at_clock(&mut self) {
@@ -231,47 +242,52 @@ impl Conversation {
         taken > 0
     }
 
-    /// Waits for bytes, for the end of the client's time, or for our own end.
-    async fn wait<F>(&mut self, mut stop: Pin<&mut F>) -> Result<()>
+    /// Waits for bytes, for the end of the client's time, or for our own end. `true` if `stop` came back and the end
+    /// was not ordered: it is to be waited for anew.
+    async fn wait<F>(&mut self, mut stop: Pin<&mut F>) -> Result<bool>
     where
         F: Future<Output = ()>,
     {
         self.count();
+        self.session.stress(self.memory.is_stressed());
         // Also a client that always has more to say comes to the end of its time.
         self.session.handle_timeout(self.now);
         if self.session.is_closed() {
-            return Ok(());
+            return Ok(false);
         }
         if let Some(at) = self.session.next_wakeup() {
             self.alarm.ring_by(at, &self.shared.clock);
         }
         poll_fn(|context| {
             if let Poll::Ready(read) = self.poll_read(context) {
-                return Poll::Ready(read);
+                return Poll::Ready(read.map(|()| false));
             }
             if !self.stopping && stop.as_mut().poll(context).is_ready() {
-                self.stopping = true;
                 self.look_at_clock();
-                self.session.shutdown(self.now);
-                return Poll::Ready(Ok(()));
+                self.stopping = self.shared.stopping.has_begun();
+                if self.stopping {
+                    self.session.shutdown(self.now);
+                }
+                return Poll::Ready(Ok(!self.stopping));
             }
-            // Where it rings early, the session knows.
+            // If the alarm rings early, the session does nothing. There may be room again by now.
             self.alarm.poll(context).map(|()| {
                 self.look_at_clock();
+                self.session.stress(self.memory.is_stressed());
                 self.session.handle_timeout(self.now);
-                Ok(())
+                Ok(false)
             })
         })
         .await
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let room = self.shared.has_room(SCRATCH_BYTES);
+        let room = self.has_room(SCRATCH_BYTES);
         let most = if room { SCRATCH_BYTES } else { SHORT_BYTES_MAX };
         let mut scratch = self.shared.scratch.borrow_mut();
         let length = ready!(self.socket.poll_read(context, &mut scratch[..most]))?;
-        if !self.shared.has_room(0) {
-            self.session.drop_body(&refusal_reply(Refusal::Full));
+        if !self.has_room(0) && self.session.drop_body(&refusal_reply(Refusal::Full)) {
+            self.memory.refused();
         }
         self.now = self.shared.clock.now();
         if length == 0 {
@@ -327,6 +343,7 @@ impl Conversation {
         let wait_max = self.session.server().settings().command_wait_max;
         let mut closed_by = self.now.monotonic + wait_max;
         while !self.session.output().is_empty() {
+            self.session.stress(self.memory.is_stressed());
             match self.socket.try_write(self.session.output()) {
                 Ok(written) => drop(self.session.output().drain(..written)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -338,8 +355,12 @@ impl Conversation {
                             return Err(ErrorKind::TimedOut.into());
                         }
                         () = stop.as_mut(), if !stopping => {
-                            stopping = true;
-                            closed_by = closed_by.min(self.now.monotonic + LINGER);
+                            stopping = shared.stopping.has_begun();
+                            if stopping {
+                                closed_by = closed_by.min(self.now.monotonic + LINGER);
+                            } else {
+                                stop.set(shared.stopping.wait());
+                            }
                         }
                     }
                     self.look_at_clock();
@@ -355,6 +376,8 @@ impl Conversation {
         if self.parted && self.kept.is_empty() {
             return;
         }
+        // Its transaction is gone: others have that room meanwhile.
+        self.count();
         self.socket.shut();
         let Conversation { shared, socket, .. } = self;
         let ended = poll_fn(|context| {
@@ -390,8 +413,8 @@ impl Conversation {
     }
 
     fn mail(&mut self, mail: Mail) {
-        if !self.shared.has_room(0) {
-            return self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
+        if !self.has_room(0) {
+            return self.answer_full();
         }
         if self.shared.promises.is_stuck() {
             return self.answer(Verdict::Defer(refusal_reply(Refusal::Trouble)));
@@ -412,7 +435,7 @@ impl Conversation {
         if let Some(reply) = verdict_reply(&verdict) {
             self.log_refusal(&recipient, reply);
         } else if !self.keep(recipient) {
-            return self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
+            return self.answer_full();
         }
         self.answer(verdict);
     }
@@ -443,7 +466,7 @@ impl Conversation {
         let policy = self.shared.policy.borrow();
         let recipient = policy.as_delivered(recipient);
         let bytes = transaction.growth_bytes(&recipient, self.session.server().settings().lmtp);
-        let room = self.shared.has_room(bytes);
+        let room = self.memory.has_room(bytes, self.shared.promises.held_bytes());
         if room && !transaction.had(&policy, &recipient.address) {
             transaction.push(recipient, bytes);
         }
@@ -459,8 +482,8 @@ impl Conversation {
         self.count();
         let Some(transaction) = &self.transaction else { return Ok(()) };
         // A full piece of the body, and the envelope once more when it is handed over.
-        if !self.shared.has_room(SCRATCH_BYTES + transaction.recipients_bytes) {
-            self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
+        if !self.has_room(SCRATCH_BYTES + transaction.recipients_bytes) {
+            self.answer_full();
             return Ok(());
         }
         let may = self.credit(transaction.number, QUEUE_WAIT).await?;

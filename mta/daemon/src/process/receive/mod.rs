@@ -26,10 +26,11 @@ use conversation::Conversation;
 use guests::{Guests, Stay};
 use link::bounds::RECIPIENTS_BYTES_MAX;
 use link::control::{FromMaster, Role, ToMaster};
+use link::receive::{MemoryShortage, SessionMemory};
 use mail::{Address, Enhanced, Reply};
-use memory::Memory;
 pub(crate) use memory::SESSION_BYTES_MIN;
-use policy::{Client, ConnectionLimits};
+use memory::{Memory, Share};
+use policy::{Client, ConnectionLimits, Short};
 use promises::Promises;
 use rustix::net::sockopt::socket_acceptconn;
 use smtp::server::{Server, Verdict};
@@ -44,8 +45,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
-use world::Chance;
 use world::real::faults::{self, Point};
+use world::{Chance, Clock};
 
 /// Bytes read from a client at once, into one buffer that all share.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -55,6 +56,10 @@ const LISTEN_PAUSE: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Descriptors that are no connections.
 const OPEN_FILES_BESIDES: u64 = 64;
+/// Between two looks whether memory is short.
+const MEMORY_LOOK: Duration = Duration::from_secs(1);
+/// While memory is short, all sessions look whether their client has taken too long, once in this time.
+const STRESS_LOOK: Duration = Duration::from_secs(5);
 /// Streams to queue that can wait to be taken over.
 const STREAMS_MAX: usize = 4;
 
@@ -91,7 +96,7 @@ impl Listening {
     }
 }
 
-/// Our own end, once it has been ordered.
+/// Our own end, once it has been ordered; or something else that all sessions look at.
 #[derive(Default)]
 pub struct Stopping(Cell<bool>, Notify);
 
@@ -101,7 +106,17 @@ impl Stopping {
         self.1.notify_waiters();
     }
 
-    /// Comes back when the end has been ordered.
+    /// Has all sessions look at how much memory there is.
+    fn look(&self) {
+        self.1.notify_waiters();
+    }
+
+    /// Whether the end has been ordered.
+    pub fn has_begun(&self) -> bool {
+        self.0.get()
+    }
+
+    /// Comes back when the end has been ordered, or when there is something to look at.
     pub async fn wait(&self) {
         let ordered = self.1.notified();
         if !self.0.get() {
@@ -117,21 +132,17 @@ impl Shared {
         limits: ConnectionLimits,
         client: Option<IpAddr>,
         trusted: bool,
-    ) -> Result<Stay, Reply> {
-        if !self.has_room(SESSION_BYTES_MIN) {
+    ) -> Result<(Stay, Share), Reply> {
+        let share = self.memory.enter(client, trusted, self.promises.held_bytes());
+        let Some(share) = share else {
             let text = "too much mail is being taken in; try again later";
             return Err(Reply::new(421, Enhanced(4, 3, 2), text));
-        }
-        self.guests.enter(client, limits, trusted)
+        };
+        Ok((self.guests.enter(client, limits, trusted)?, share))
     }
 
     fn is_trusted(&self, client: Client) -> bool {
         self.policy.borrow().is_trusted(client)
-    }
-
-    /// Whether sessions may hold so many bytes more.
-    fn has_room(&self, bytes: usize) -> bool {
-        self.memory.has_room(bytes, self.promises.held_bytes())
     }
 
     /// May this client send to this recipient?
@@ -197,6 +208,7 @@ async fn serve(start: Start, log: Log, connections_possible: u32) -> io::Result<
     };
     tokio::task::spawn_local(promises.clone().serve(queue, lost));
     tokio::task::spawn_local(promises.expire(absent));
+    tokio::task::spawn_local(watch_memory(shared.clone()));
     for Peer { stream, fd, .. } in peers {
         let _ = streams.try_send((stream, fd));
     }
@@ -276,6 +288,33 @@ impl Doors {
     }
 }
 
+/// Tells of memory that is short, and has silent strangers looked at then, for ever.
+async fn watch_memory(shared: Rc<Shared>) {
+    let mut look_by = shared.clock.now().monotonic;
+    loop {
+        tokio::time::sleep(MEMORY_LOOK).await;
+        let now = shared.clock.now().monotonic;
+        let (short, to_log) = shared.memory.look(now);
+        if let Some(Short { lasted, refused }) = to_log {
+            shared.log.warn(&format!(
+                "the memory of sessions has been short for {} s: {refused} requests got 421 or 452",
+                lasted.as_secs()
+            ));
+        }
+        let shortage = short.map(|short| MemoryShortage {
+            seconds: short.lasted.as_secs(),
+            refused: short.refused,
+        });
+        shared.promises.tell_memory(SessionMemory { refused: shared.memory.refused(), shortage });
+        if !shared.memory.is_stressed() {
+            look_by = now;
+        } else if look_by <= now {
+            look_by = now + STRESS_LOOK;
+            shared.stopping.look();
+        }
+    }
+}
+
 /// The envelope has to fit into a frame, and with a piece of the body into a segment of the log.
 fn recipients_bytes_max(settings: &Settings) -> usize {
     (settings.spool().segment_bytes as usize / 2).min(RECIPIENTS_BYTES_MAX)
@@ -328,9 +367,9 @@ fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client:
     let client = Client { address: client, trusted: listening.all_trusted };
     let trusted = shared.is_trusted(client);
     match shared.enter(listening.limits, client.address, trusted) {
-        Ok(stay) => {
+        Ok((stay, share)) => {
             let server = listening.server(trusted);
-            let mut conversation = Conversation::new(shared.clone(), server, socket, client);
+            let mut conversation = Conversation::new(shared.clone(), server, socket, client, share);
             // The greeting goes out before the task has its turn; the task sees what keeps it back.
             let _ = conversation.send(false);
             // The task catches what it panics with; the place is given back all the same.

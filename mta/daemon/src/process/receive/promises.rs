@@ -4,7 +4,7 @@
 //! Must never hold a `RefCell` borrow across an await.
 
 use crate::io::stream::Stream;
-use link::receive::{ReceiverEnd, ReceiverEvent, Refusal};
+use link::receive::{ReceiverEnd, ReceiverEvent, Refusal, SessionMemory};
 use link::streams::Presence;
 use mail::{Durable, Envelope, Instant};
 use std::cell::{Cell, RefCell};
@@ -123,6 +123,13 @@ impl Promises {
     /// Bytes of bodies and envelopes that the queue process has not taken or not answered.
     pub fn held_bytes(&self) -> u64 {
         self.end.borrow().held_bytes()
+    }
+
+    /// Tells the queue process how the memory of sessions is.
+    pub fn tell_memory(&self, memory: SessionMemory) {
+        if self.end.borrow_mut().tell_memory(memory) {
+            self.output.notify_one();
+        }
     }
 
     /// Waits until this session may hand over more; `false` when that took longer than `patience`.
