@@ -127,16 +127,18 @@ impl Delivery {
     /// A recipient was refused: for now, for ever, or until the next transaction.
     ///
     /// RFC 5321 4.5.3.1.10: 452 means "too many recipients", and 552 may mean it, which is then
-    /// temporary. A peer that has taken nobody yet cannot mean it by a 552 without 5.5.3.
+    /// temporary. A peer that has taken nobody yet cannot mean it by a 552 without 5.5.3. If it has
+    /// taken somebody, only another transaction shows what it means: until then the recipient is deferred.
     pub fn rcpt_refused(&mut self, place: usize, reply: Reply, peer: &str) {
         let means = too_many(&reply);
-        let report =
-            |reply| Report { stage: Stage::Rcpt, reply, peer: peer.into(), from_peer: true };
-        let outcome = match means {
-            Some(TooMany::Said) => Outcome::Deferred(report(reply)),
-            _ => outcome(reply, Stage::Rcpt, peer, true, false),
+        let postponed = means.is_some() && !self.accepted.is_empty();
+        let outcome = if postponed || means == Some(TooMany::Said) {
+            let peer = peer.into();
+            Outcome::Deferred(Report { stage: Stage::Rcpt, reply, peer, from_peer: true })
+        } else {
+            outcome(reply, Stage::Rcpt, peer, true, false)
         };
-        if means.is_some() && !self.accepted.is_empty() {
+        if postponed {
             self.rcpt_max_seen = self.rcpt_max_seen.min(self.accepted.len());
             self.postponed.push((place, outcome));
         } else {

@@ -414,6 +414,15 @@ fn r233_a_refused_recipient_is_quoted_and_judged_as_the_peer_said() {
         assert_eq!(story.summary(), "F End 554, T Rcpt 452");
         let story = tell(&rules(&[ok, ("RCPT", "452 many\r\n"), (".", "!")]), &[message(2)]);
         assert_eq!(story.summary(), "T End own 451, T Rcpt 452, closed");
+        // It is not known whether the peer meant "too many": nothing bounces for that.
+        for (end, expected) in [
+            ((".", "451 later\r\n"), "T End 451, T Rcpt 552"),
+            ((".", "554 spam\r\n"), "F End 554, T Rcpt 552"),
+            ((".", "!"), "T End own 451, T Rcpt 552, closed"),
+        ] {
+            let story = tell(&rules(&[ok, bare, end]), &[message(2)]);
+            assert_eq!(story.summary(), expected);
+        }
     }
     let story = tell(&[("RCPT", full)], &[message(1)]);
     let said = story.ended[0].as_ref().unwrap()[0].report().reply.to_string();
