@@ -6,6 +6,7 @@ use super::text::ToLf;
 use mail::ReversePath;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use smtp::server::{DeliveredTo, HeaderScan};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,16 +17,13 @@ use std::os::unix::fs::FileExt;
 pub const MEMORY_BYTES_MAX: usize = 512 * 1024;
 /// Bytes copied at a time from a staged message to a mailbox.
 const COPY_BYTES: usize = 256 * 1024;
-/// How many `Delivered-To` lines are remembered: more would be a loop of its own kind, and the count of
-/// `Received` ends that one.
-const DELIVERED_TO_MAX: usize = 200;
 
 /// A whole message, lines ended by LF.
 #[derive(Debug)]
 pub struct Message {
     sender: ReversePath,
     content: Content,
-    delivered_to: Vec<Box<str>>,
+    delivered_to: DeliveredTo,
 }
 
 #[derive(Debug)]
@@ -42,14 +40,15 @@ pub struct Intake {
     lf: Option<ToLf>,
     memory: Vec<u8>,
     staged: Option<(File, u64)>,
-    delivered_to: Vec<Box<str>>,
+    /// The scan that process receive uses, too: by another rule a message could be accepted and then fail as a loop.
+    header: HeaderScan,
 }
 
 impl Intake {
     /// A message from `sender` begins.
     pub fn new(sender: ReversePath) -> Intake {
         let lf = Some(ToLf::default());
-        Intake { sender, lf, memory: Vec::new(), staged: None, delivered_to: Vec::new() }
+        Intake { sender, lf, memory: Vec::new(), staged: None, header: HeaderScan::default() }
     }
 
     /// The same for bytes that another process of ours has taken in before: as they are.
@@ -61,10 +60,12 @@ impl Intake {
     /// be made when the message is large.
     pub fn push(&mut self, piece: &[u8], stage: BorrowedFd<'_>) -> io::Result<()> {
         for part in piece.chunks(MEMORY_BYTES_MAX / 4) {
+            let before = self.memory.len();
             match &mut self.lf {
                 Some(lf) => lf.push(part, &mut self.memory),
                 None => self.memory.extend_from_slice(part),
             }
+            self.header.look(&self.memory[before..]);
             if self.memory.len() >= MEMORY_BYTES_MAX / 2 {
                 self.spill(stage)?;
             }
@@ -75,28 +76,25 @@ impl Intake {
     /// The message is whole.
     pub fn finish(mut self) -> io::Result<Message> {
         if let Some(lf) = &mut self.lf {
+            let before = self.memory.len();
             lf.finish(&mut self.memory);
+            self.header.look(&self.memory[before..]);
         }
         let content = match self.staged {
-            None => {
-                self.delivered_to = delivered_to(&self.memory);
-                Content::Memory(self.memory)
-            }
+            None => Content::Memory(self.memory),
             Some((mut file, bytes)) => {
                 file.write_all(&self.memory)?;
                 Content::Staged(file, bytes + self.memory.len() as u64)
             }
         };
-        Ok(Message { sender: self.sender, content, delivered_to: self.delivered_to })
+        let delivered_to = self.header.delivered_to();
+        Ok(Message { sender: self.sender, content, delivered_to })
     }
 
     fn spill(&mut self, stage: BorrowedFd<'_>) -> io::Result<()> {
         let (file, bytes) = match &mut self.staged {
             Some(staged) => staged,
-            None => {
-                self.delivered_to = delivered_to(&self.memory);
-                self.staged.insert((nameless(stage)?, 0))
-            }
+            None => self.staged.insert((nameless(stage)?, 0)),
         };
         file.write_all(&self.memory)?;
         *bytes += self.memory.len() as u64;
@@ -119,9 +117,9 @@ impl Message {
         }
     }
 
-    /// Whether a `Delivered-To` line of the header names this address.
+    /// Whether a `Delivered-To` field of the header names this address.
     pub fn was_delivered_to(&self, address: &str) -> bool {
-        self.delivered_to.iter().any(|seen| seen.eq_ignore_ascii_case(address))
+        self.delivered_to.names(address)
     }
 
     /// The whole text, where it is in memory.
@@ -175,31 +173,6 @@ pub fn nameless(dir: BorrowedFd<'_>) -> io::Result<File> {
     }
 }
 
-/// The values of the `Delivered-To` lines in the header at the start of `text`. They stand at the top,
-/// each final delivery having written its own there, so the first piece of a large message has them.
-fn delivered_to(text: &[u8]) -> Vec<Box<str>> {
-    let mut found: Vec<Vec<u8>> = Vec::new();
-    let mut inside = false;
-    for line in text.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty()) {
-        if line.starts_with(b" ") || line.starts_with(b"\t") {
-            if let (true, Some(value)) = (inside, found.last_mut()) {
-                value.extend_from_slice(line);
-            }
-            continue;
-        }
-        inside = field_value(line, b"delivered-to")
-            .filter(|_| found.len() < DELIVERED_TO_MAX)
-            .map(|value| found.push(value.to_vec()))
-            .is_some();
-    }
-    found.iter().map(|value| String::from_utf8_lossy(value).trim().into()).collect()
-}
-
-fn field_value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let colon = line.iter().position(|byte| *byte == b':')?;
-    line[..colon].trim_ascii_end().eq_ignore_ascii_case(name).then(|| &line[colon + 1..])
-}
-
 /// Reads a whole message from `reader`: for what comes from a file or a test.
 impl Message {
     /// Takes in everything that `reader` gives.
@@ -223,10 +196,40 @@ impl Message {
 mod tests {
     use super::*;
 
+    fn message(text: &str) -> Message {
+        let dir = tempfile::tempdir().unwrap();
+        let stage = File::open(dir.path()).unwrap();
+        Message::read(ReversePath::Null, text.as_bytes(), stage.as_fd()).unwrap()
+    }
+
     #[test]
     fn m064_delivered_to_lines_are_found_in_the_header_only() {
-        let text = b"DELIVERED-TO : a@b.test\nX: y\n Delivered-To: no@x\nDelivered-To:\n c@d.test\n\nDelivered-To: e@f\n";
-        assert_eq!(delivered_to(text), ["a@b.test".into(), "c@d.test".into()]);
+        let text = "DELIVERED-TO : a@b.test\nX: y\n Delivered-To: no@x\nDelivered-To:\n c@d.test\n\nDelivered-To: e@f\n";
+        let message = message(text);
+        for (address, found) in
+            [("a@b.test", true), ("c@d.test", true), ("no@x", false), ("e@f", false)]
+        {
+            assert_eq!(message.was_delivered_to(address), found, "{address}");
+        }
+    }
+
+    #[test]
+    fn r216_what_was_no_loop_when_it_came_is_none_when_it_is_delivered() {
+        let field = "Delivered-To: joe@a.test";
+        let pad = format!("X: {}\r\n", "x".repeat(MEMORY_BYTES_MAX / 2 - field.len() - 5));
+        for text in [
+            // The line of an mbox, or any other that is no field, ends the header.
+            format!("From ann@b.test Sat Jan  3 01:05:34 1996\r\n{field}\r\n\r\nx\r\n"),
+            format!("{field}{}\r\n\r\nx\r\n", " ".repeat(600)),
+            format!("{field}\u{a0}\r\n\r\nx\r\n"),
+            // Cut where the message is staged, the address would be joe's.
+            format!("{pad}{field}.example\r\n\r\n{}", "y\r\n".repeat(400_000)),
+        ] {
+            let mut seen = HeaderScan::default();
+            seen.look(text.as_bytes());
+            assert!(!seen.delivered_to().names("joe@a.test"));
+            assert!(!message(&text).was_delivered_to("joe@a.test"), "{:.80}", text);
+        }
     }
 
     #[test]

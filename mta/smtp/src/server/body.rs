@@ -33,7 +33,7 @@ impl Body {
     fn new(framing: Unstuffer) -> Body {
         Body {
             framing,
-            header: HeaderScan::new(),
+            header: HeaderScan::default(),
             chunk: Vec::new(),
             bytes: 0,
             eight_bit: false,

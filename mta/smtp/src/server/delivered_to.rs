@@ -5,7 +5,7 @@
 use std::hash::{DefaultHasher, Hasher};
 
 /// How many `Delivered-To` fields are remembered: more would be a loop of its own kind, and the count
-/// of `Received` ends that one. Process local remembers as many.
+/// of `Received` ends that one.
 const FIELDS_MAX: usize = 200;
 
 /// The addresses in the `Delivered-To` fields of a header section: each final delivery writes its own,

@@ -1,5 +1,6 @@
 //! A look at a message's header section as it goes by: how long it is, how many servers have handled it
-//! (RFC 5321 6.3), and to whom it says that it has been delivered.
+//! (RFC 5321 6.3), and to whom it says that it has been delivered. Process local uses the same
+//! scan, so that both ends agree on what is a loop.
 //!
 //! Must never change or refuse a byte, never look at one twice, and never keep more of a field than an
 //! address needs.
@@ -7,9 +8,9 @@
 use super::DeliveredTo;
 use memchr::memchr;
 
-/// The scan; pieces may be cut anywhere.
+/// The scan; pieces may be cut anywhere, and lines may end in CRLF or LF.
 #[derive(Debug)]
-pub(super) struct HeaderScan {
+pub struct HeaderScan {
     place: Place,
     /// What the field at hand says, as far as it is an address; `None`: it is not `Delivered-To`.
     value: Option<Vec<u8>>,
@@ -73,8 +74,8 @@ const NAME_BYTES_MAX: u32 = 998;
 /// What is longer is no address (RFC 5321 4.5.3.1.1 and 4.5.3.1.2), folded as it may be.
 const VALUE_BYTES_MAX: usize = 512;
 
-impl HeaderScan {
-    pub(super) fn new() -> Self {
+impl Default for HeaderScan {
+    fn default() -> Self {
         HeaderScan {
             place: Place::LineStart,
             value: None,
@@ -84,9 +85,11 @@ impl HeaderScan {
             delivered_to: DeliveredTo::default(),
         }
     }
+}
 
+impl HeaderScan {
     /// Looks at the next piece.
-    pub(super) fn look(&mut self, piece: &[u8]) {
+    pub fn look(&mut self, piece: &[u8]) {
         let mut at = 0;
         while at < piece.len() {
             let rest = &piece[at..];
@@ -102,7 +105,7 @@ impl HeaderScan {
     }
 
     /// The addresses of the Delivered-To fields. The message is over.
-    pub(super) fn delivered_to(mut self) -> DeliveredTo {
+    pub fn delivered_to(mut self) -> DeliveredTo {
         self.end_field();
         self.delivered_to.sorted()
     }
@@ -214,7 +217,7 @@ mod tests {
 
     fn check(text: &str, hops: u32, bytes: usize) {
         for size in [1, 2, 7, text.len().max(1)] {
-            let mut scan = HeaderScan::new();
+            let mut scan = HeaderScan::default();
             text.as_bytes().chunks(size).for_each(|piece| scan.look(piece));
             assert_eq!(scan.hops, hops, "{text:?} by {size}");
             assert!(scan.bytes.abs_diff(bytes as u64) <= 1, "{text:?}: {}", scan.bytes);
@@ -222,7 +225,7 @@ mod tests {
     }
 
     fn delivered_to(text: &str, size: usize) -> DeliveredTo {
-        let mut scan = HeaderScan::new();
+        let mut scan = HeaderScan::default();
         text.as_bytes().chunks(size).for_each(|piece| scan.look(piece));
         scan.delivered_to()
     }
@@ -254,7 +257,7 @@ mod tests {
 
     #[test]
     fn r216_what_is_kept_of_a_header_section_is_bounded() {
-        let mut scan = HeaderScan::new();
+        let mut scan = HeaderScan::default();
         for number in 0..10_000 {
             scan.look(format!("Delivered-To: {number}@b.test\r\n").as_bytes());
         }

@@ -36,5 +36,6 @@ mod tests;
 
 pub use delivered_to::DeliveredTo;
 pub use event::{BodyEnd, Event, Mail, Verdict};
+pub use header::HeaderScan;
 pub use session::Session;
 pub use settings::{BODY_CHUNK_BYTES, Server, Settings};
