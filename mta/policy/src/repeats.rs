@@ -2,7 +2,7 @@
 //!
 //! Must never take two mailboxes for one: what is taken for a repetition gets no copy.
 
-use crate::Policy;
+use crate::{Policy, Postmaster};
 use mail::{Address, Domain};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -76,11 +76,14 @@ struct Mailbox {
 }
 
 impl Mailbox {
-    /// `None`: mail to this address does not end here.
+    /// `None`: mail to this address does not end here. The exception is the address that the settings
+    /// name for the postmaster: every spelling of the postmaster becomes it, so it is compared as written.
     fn of(policy: &Policy, address: &Address) -> Option<Mailbox> {
         let domain = address.domain();
         if !policy.ends_here(domain) {
-            return None;
+            let named = matches!(&policy.postmaster, Postmaster::Address(postmaster) if postmaster == address);
+            return named
+                .then(|| Mailbox { name: address.local().into(), domain: canonical(domain) });
         }
         let name = policy.mailboxes.name(address.local())?;
         Some(Mailbox { name, domain: canonical(domain) })
@@ -99,6 +102,7 @@ mod tests {
     use super::*;
     use crate::Accounts;
     use crate::verdict::tests::policy;
+    use mail::{Notify, Recipient};
 
     /// The places of the recipients that are no repetitions.
     fn kept(texts: &[String]) -> Vec<usize> {
@@ -153,6 +157,34 @@ mod tests {
             ]);
         }
         assert_eq!(kept(&texts), [0]);
+    }
+
+    #[test]
+    fn r212_all_spellings_of_a_postmaster_elsewhere_are_one_recipient() {
+        let address = |text: &str| Address::parse(text, false).unwrap();
+        let postmaster = Postmaster::Address(address("ann@elsewhere.example"));
+        let policy = Policy { postmaster, ..policy(Accounts::Any) };
+        let mut repeats = Repeats::default();
+        let mut kept: Vec<Address> = Vec::new();
+        for text in [
+            "postmaster@local.test",
+            "PostMaster@local.test",
+            "\"post\\master\"@mx.example.org",
+            "ann@elsewhere.example",
+            "Ann@elsewhere.example",
+            "joe@elsewhere.example",
+            "joe@elsewhere.example",
+        ] {
+            let recipient =
+                Recipient { address: address(text), notify: Notify::DEFAULT, orcpt: None };
+            let recipient = policy.as_delivered(recipient);
+            if !repeats.had(&policy, &recipient.address, kept.len(), |place| &kept[place]) {
+                kept.push(recipient.address);
+            }
+        }
+        let kept: Vec<&str> = kept.iter().map(Address::as_str).collect();
+        let others = ["Ann@elsewhere.example", "joe@elsewhere.example", "joe@elsewhere.example"];
+        assert_eq!(kept, [&["ann@elsewhere.example"][..], &others].concat());
     }
 
     #[test]
