@@ -6,7 +6,9 @@ use super::{
     Protocol, Settings, Surroundings, Users,
 };
 use mail::NextHop;
-use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Verdict};
+use policy::{
+    Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Standing, Verdict,
+};
 use smtp::framing::BareLf;
 use std::net::IpAddr;
 
@@ -157,7 +159,12 @@ impl Local {
     /// Which mailboxes there are: RCPT is answered by it, and mail is delivered by it.
     pub fn mailboxes(&self, surroundings: &Surroundings) -> Mailboxes {
         let needs = Needs { home: self.is_at_home(), only_user: surroundings.only_user };
+        // The rule is about our own workers. An LMTP server has its own users and its own place for mail.
+        let by_another = matches!(self.deliver, Deliver::Lmtp(_));
         let standing = |account: &super::Account| {
+            if by_another {
+                return Standing::Gets;
+            }
             let super::Account { uid, gid, home_is: home, .. } = *account;
             policy::Account { uid, gid, home }.standing(needs)
         };
@@ -289,6 +296,29 @@ mod tests {
             let settings = load(text.as_bytes(), "f", &system).unwrap();
             let of = |trusted| settings.smtp(&settings.listen[0], trusted).bare_lf;
             assert_eq!((of(true), of(false)), (trusted, BareLf::Refuse), "{text}");
+        }
+    }
+
+    #[test]
+    fn r213_who_gets_mail_is_the_lmtp_servers_matter_where_one_delivers() {
+        let system = System { hostname: "mx.test".into(), state: "/s".into() };
+        let account = |name: &str, uid| crate::settings::Account {
+            name: name.into(),
+            uid,
+            gid: uid,
+            home: "/nonexistent".into(),
+            home_is: policy::Home::NotTheirs,
+        };
+        let accounts = vec![account("ann", 1000), account("root", 0)];
+        // The mailer was started by an ordinary user, who is neither of them.
+        let around = Surroundings { accounts, only_user: Some(77), ..Surroundings::default() };
+        for (deliver, gets) in [("lmtp:127.0.0.1:24", true), ("maildir:/var/mail/{user}/", false)] {
+            let text = format!("[local]\nusers = \"system\"\ndeliver = {deliver:?}");
+            let mailboxes = load(text.as_bytes(), "f", &system).unwrap().local.mailboxes(&around);
+            for user in ["ann", "root"] {
+                assert_eq!(mailboxes.find(user).is_ok(), gets, "{user} by {deliver}");
+            }
+            assert!(mailboxes.find("nobody-of-this-name").is_err());
         }
     }
 
