@@ -4,14 +4,14 @@
 
 use crate::jail;
 use crate::settings::{Listen, ListenAddress};
-use rustix::fs::{AtFlags, CWD, Gid, Mode};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -72,19 +72,36 @@ pub fn bind_at(listen: &Listen) -> Result<OwnedFd, PortError> {
 /// Gives a Unix socket that we have bound the group and the permissions of the settings.
 pub fn permit(listen: &Listen) -> Result<(), PortError> {
     let ListenAddress::Unix(path) = &listen.address else { return Ok(()) };
-    let failed = |advice: String| PortError::Bind {
-        address: format!("unix:{}", path.display()),
-        advice,
-        in_use: false,
-    };
+    let failed = |advice: String| unix_failed(path, advice);
+    let socket = socket_at(path)?;
     if let Some(group) = group_of(listen)? {
         let gid = Some(Gid::from_raw(group));
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        rustix::fs::chownat(CWD, path, None, gid, flags)
+        rustix::fs::chownat(&socket, "", None, gid, AtFlags::EMPTY_PATH)
             .map_err(|error| failed(format!("it cannot be of group {group}: {error}")))?;
     }
     let mode = Mode::from_raw_mode(listen.socket.mode);
-    rustix::fs::chmod(path, mode).map_err(|error| failed(error.to_string()))
+    set_mode(&socket, mode).map_err(|error| failed(error.to_string()))
+}
+
+/// Opens the socket at this path. Group and mode are set through the descriptor, so that nobody who may
+/// write to the directory can put a link to another file in its place between two of our calls.
+fn socket_at(path: &Path) -> Result<OwnedFd, PortError> {
+    let failed = |error: Errno| unix_failed(path, error.to_string());
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let socket = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+    let found = rustix::fs::fstat(&socket).map_err(failed)?;
+    let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
+    is_socket.then_some(socket).ok_or_else(|| PortError::NotASocket(path.to_owned()))
+}
+
+fn unix_failed(path: &Path, advice: String) -> PortError {
+    PortError::Bind { address: format!("unix:{}", path.display()), advice, in_use: false }
+}
+
+/// Sets the mode through `/proc`: chmod(2) follows links, and fchmod(2) refuses a descriptor that was
+/// opened with `O_PATH`.
+fn set_mode(socket: &OwnedFd, mode: Mode) -> Result<(), Errno> {
+    rustix::fs::chmod(format!("/proc/self/fd/{}", socket.as_raw_fd()), mode)
 }
 
 /// The group of the settings, by number.
@@ -144,11 +161,7 @@ fn tcp(address: SocketAddr) -> Result<OwnedFd, Errno> {
 /// Binds a Unix socket, in place of one that an earlier life left behind.
 pub fn unix(path: &Path, mode: Mode) -> Result<OwnedFd, PortError> {
     use std::os::unix::fs::FileTypeExt;
-    let failed = |error: Errno| PortError::Bind {
-        address: format!("unix:{}", path.display()),
-        advice: error.to_string(),
-        in_use: false,
-    };
+    let failed = |error: Errno| unix_failed(path, error.to_string());
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
             return Err(PortError::NotASocket(path.to_owned()));
@@ -160,7 +173,7 @@ pub fn unix(path: &Path, mode: Mode) -> Result<OwnedFd, PortError> {
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
     bind(&socket, &SocketAddrUnix::new(path).map_err(failed)?).map_err(failed)?;
-    rustix::fs::chmod(path, mode).map_err(failed)?;
+    set_mode(&socket_at(path)?, mode).map_err(failed)?;
     Ok(socket)
 }
 
@@ -195,6 +208,22 @@ mod tests {
         listen.socket.group = Some("no such group".into());
         let error = permit(&listen).unwrap_err().to_string();
         assert!(error.contains("no group `no such group`"), "{error}");
+    }
+
+    #[test]
+    fn r221_permissions_are_given_to_a_socket_and_never_to_what_a_link_names() {
+        use std::os::unix::fs::MetadataExt;
+        let place = tempfile::tempdir().unwrap();
+        let (path, secret) = (place.path().join("mail"), place.path().join("secret"));
+        std::fs::write(&secret, "precious").unwrap();
+        rustix::fs::chmod(&secret, Mode::RUSR).unwrap();
+        let listen = at(ListenAddress::Unix(path.clone()));
+        let _socket = bind_at(&listen).unwrap();
+        // As at a reload: whoever owns the directory has changed what is there.
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&secret, &path).unwrap();
+        assert!(matches!(permit(&listen), Err(PortError::NotASocket(_))));
+        assert_eq!(std::fs::metadata(&secret).unwrap().mode() & 0o777, 0o400);
     }
 
     #[test]
