@@ -21,6 +21,7 @@ pub use handed::{Account, Handed, HandedError, Surroundings, open, seal};
 
 pub use knobs::markdown as knobs_markdown;
 pub use problem::{Problem, render};
+pub(crate) use products::receivers_max;
 pub use types::*;
 
 use std::path::{Path, PathBuf};

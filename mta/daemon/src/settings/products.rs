@@ -3,12 +3,15 @@
 //! Must never refuse a product that a counter keeps: a client hears of that one when it is reached (`docs/bounds.md`).
 
 use super::read::Scope;
-use super::types::{Limits, Listen, Spool};
+use super::types::{Limits, Listen, Processes, Spool};
 use super::units::show_bytes;
 use crate::process::receive;
 
 /// The least that an open connection is counted with against `limits.session_memory_bytes_max`.
 const SESSION_BYTES_MIN: u64 = receive::SESSION_BYTES_MIN as u64;
+
+/// The least memory in which a receive process can take a message.
+const RECEIVE_BYTES_MIN: u64 = receive::MESSAGE_BYTES_MIN as u64;
 
 /// The least that a recipient takes in the record of its message: `a@b`, its domain, what it asks for.
 const RECIPIENT_BYTES_MIN: u64 = 8;
@@ -26,6 +29,27 @@ pub(super) fn check(limits: (&Scope<'_>, &Limits), spool: (&Scope<'_>, &Spool)) 
         (spool.0, "segment_bytes")
     };
     envelope(at, limits.recipients_max, spool.1.segment_bytes);
+}
+
+/// Checks that the part of the memory that each receive process has is enough for a message. With 0, the default,
+/// master starts no more processes than `receivers_max`.
+pub(super) fn check_receivers(table: &Scope<'_>, processes: &Processes, limits: &Limits) {
+    let (count, memory_bytes) = (processes.receive, limits.session_memory_bytes_max);
+    let bytes = u64::from(count) * RECEIVE_BYTES_MIN;
+    if bytes <= memory_bytes {
+        return;
+    }
+    let [each, all, most] = [RECEIVE_BYTES_MIN, bytes, memory_bytes].map(|bytes| bytes >> 10);
+    let what = format!(
+        "{count} processes x {each}KiB, the least that each takes for one message, = {all}KiB: more than session_memory_bytes_max, {most}KiB"
+    );
+    let help = format!("receive = {} is the most for it", receivers_max(memory_bytes));
+    table.wrong("receive", what, Some(help));
+}
+
+/// Returns the number of receive processes that can each take a message within this memory, at least 1.
+pub(crate) fn receivers_max(memory_bytes: u64) -> u32 {
+    u32::try_from(memory_bytes / RECEIVE_BYTES_MIN).unwrap_or(u32::MAX).max(1)
 }
 
 /// The same of one listener, for what it says itself.

@@ -48,6 +48,9 @@ fn checked(top: &Scope<'_>, system: &System) -> Option<Settings> {
     let (limits_table, spool_table) = (top.table("limits"), top.table("spool"));
     let (limits, spool) = (limits(&limits_table), spool(&spool_table));
     products::check((&limits_table, &limits), (&spool_table, &spool));
+    let processes_table = top.table("processes");
+    let processes = processes(&processes_table);
+    products::check_receivers(&processes_table, &processes, &limits);
     let local_table = top.table("local");
     Some(Settings {
         postmaster: postmaster(top, &local_table),
@@ -57,7 +60,7 @@ fn checked(top: &Scope<'_>, system: &System) -> Option<Settings> {
         routes: top.tables("route").iter().filter_map(route).collect(),
         destinations: destinations(top),
         retry: retry(&top.table("retry")),
-        processes: processes(&top.table("processes")),
+        processes,
         dns: dns(&top.table("dns")),
         bounce: Bounce { original_bytes_max: top.table("bounce").whole("original_bytes_max", 0) },
         queue: queue(&top.table("queue")),

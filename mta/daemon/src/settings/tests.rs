@@ -338,6 +338,11 @@ fn r242_what_no_counter_can_keep_is_refused_with_the_arithmetic_and_its_place() 
              more than session_memory_bytes_max, 1024KiB",
         ),
         (
+            "[limits]\nconnections = 80\nsession_memory_bytes_max = \"1MiB\"\n[processes]\nreceive = 13",
+            "posthaste.toml:5:11: processes.receive: 13 processes x 80KiB, the least that each takes for one message, = 1040KiB: \
+             more than session_memory_bytes_max, 1024KiB",
+        ),
+        (
             "[limits]\nrecipients_max = 1000000\n[spool]\nsegment_bytes = \"4MiB\"\nbatch_bytes_max = \"1MiB\"",
             "posthaste.toml:2:18: limits.recipients_max: 1000000 recipients x 8 bytes, the least that each takes, = 8000000 bytes: \
              more than a record may have in a segment of 4MiB, 4182016 bytes",
@@ -400,6 +405,7 @@ fn r242_a_product_that_a_counter_keeps_is_let_through() {
     for text in [
         "[limits]\nconnections = 21845\nconnections_per_client = 1000000",
         "[limits]\nsession_memory_bytes_max = \"1MiB\"\nconnections = 85",
+        "[limits]\nsession_memory_bytes_max = \"1MiB\"\nconnections = 85\n[processes]\nreceive = 12",
         "[[listen]]\naddress = \"*:25\"\nconnections = 21845\nrecipients_max = 1000000",
         // 452 4.5.3 when the envelope is too long, 452 4.3.1 when memory is.
         "[limits]\nrecipients_max = 1000000",

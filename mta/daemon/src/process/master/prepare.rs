@@ -9,7 +9,7 @@ use crate::log::Style;
 use crate::process::config;
 use crate::process::wiring;
 use crate::settings::{
-    Handed, Listen, ListenAddress, LogFormat, Settings, Surroundings, render, seal,
+    Handed, Listen, ListenAddress, LogFormat, Settings, Surroundings, receivers_max, render, seal,
 };
 use anyhow::{Context, Result, anyhow};
 use link::control::Role;
@@ -39,9 +39,13 @@ impl Prepared {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let by_cores = u32::try_from((cores / 2).clamp(1, PROCESSES_MAX)).unwrap_or(1);
-        for count in [&mut settings.processes.receive, &mut settings.processes.send] {
+        let receivers_max = receivers_max(settings.limits.session_memory_bytes_max);
+        let processes = &mut settings.processes;
+        for (count, most) in
+            [(&mut processes.receive, receivers_max), (&mut processes.send, u32::MAX)]
+        {
             if *count == 0 {
-                *count = by_cores;
+                *count = by_cores.min(most);
             }
         }
         let user = rustix::process::geteuid();

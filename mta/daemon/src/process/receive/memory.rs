@@ -29,7 +29,7 @@ pub const SESSION_BYTES_MIN: usize = SESSION_BYTES + BUFFERS_BYTES_MIN;
 
 /// What one session with a usual message needs: itself, a piece of the body, and 20 recipients or so, which are there
 /// twice while the envelope is encoded. No share of a stranger is smaller.
-const MESSAGE_BYTES_MIN: usize = SESSION_BYTES_MIN + SCRATCH_BYTES + (4 << 10);
+pub const MESSAGE_BYTES_MIN: usize = SESSION_BYTES_MIN + SCRATCH_BYTES + (4 << 10);
 
 /// What a session with these buffers counts for; `more`: everything else that it holds.
 pub fn session_bytes(buffers: usize, more: usize) -> usize {

@@ -28,7 +28,7 @@ use link::bounds::RECIPIENTS_BYTES_MAX;
 use link::control::{FromMaster, Role, ToMaster};
 use link::receive::{MemoryShortage, SessionMemory};
 use mail::{Address, Enhanced, Reply};
-pub(crate) use memory::SESSION_BYTES_MIN;
+pub(crate) use memory::{MESSAGE_BYTES_MIN, SESSION_BYTES_MIN};
 use memory::{Memory, Share};
 use policy::{Client, ConnectionLimits, Short};
 use promises::Promises;
