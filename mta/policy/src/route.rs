@@ -4,7 +4,9 @@
 //! Must never lead a stranger's address literal to this machine or its network, unless a route of
 //! the settings says so.
 
-use mail::{Domain, Host, NextHop};
+use crate::verdict::POSTMASTER;
+use crate::{Names, Postmaster, mailbox_name};
+use mail::{Address, Domain, Host, NextHop};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -34,7 +36,10 @@ pub struct Route {
 pub struct Routes {
     own: HashSet<Domain>,
     own_hop: Option<NextHop>,
+    /// The name of this machine, unless it is one of our domains or a route names it.
     hostname: Option<Domain>,
+    /// The mailbox at `hostname` that the settings name for the postmaster.
+    postmaster: Option<Box<str>>,
     hops: Vec<NextHop>,
     any: Option<usize>,
     is: HashMap<Box<str>, usize>,
@@ -45,7 +50,7 @@ pub struct Routes {
 
 impl Routes {
     /// `own` are our domains and `own_hop` where their mail goes (`Local`, or an LMTP server);
-    /// `hostname` is ours too where no route says otherwise. `literals` allows `user@[192.0.2.1]`
+    /// mail for `hostname` goes there, too, if no route matches it. `literals` allows `user@[192.0.2.1]`
     /// to be sent to that address.
     pub fn new(
         own: HashSet<Domain>,
@@ -54,13 +59,7 @@ impl Routes {
         routes: Vec<Route>,
         literals: bool,
     ) -> Routes {
-        let mut built = Routes {
-            own,
-            own_hop: Some(own_hop),
-            hostname: Some(hostname),
-            literals,
-            ..Routes::default()
-        };
+        let mut built = Routes { own, own_hop: Some(own_hop), literals, ..Routes::default() };
         for (at, Route { pattern, to }) in routes.into_iter().enumerate() {
             // The first match wins, so a later route for the same domains never counts.
             match pattern {
@@ -76,7 +75,24 @@ impl Routes {
             }
             built.hops.push(to);
         }
+        let first = built.first_match(&hostname);
+        let is_named = first.is_some() && first != built.any;
+        let is_apart = !is_named && !built.own.contains(&hostname);
+        built.hostname = is_apart.then_some(hostname);
         built
+    }
+
+    /// The same with the postmaster of the settings, who takes the place of this machine's postmaster at RCPT.
+    pub fn with_postmaster(mut self, postmaster: &Postmaster) -> Routes {
+        let local = match postmaster {
+            Postmaster::Mailbox(local) => Some(&**local),
+            Postmaster::Address(address) => {
+                self.is_hostname(address.domain()).then(|| address.local())
+            }
+        };
+        let name = local.and_then(|local| mailbox_name(local, Names::default()).ok());
+        self.postmaster = name.map(Box::from);
+        self
     }
 
     /// The same with addresses of this machine: `joe@[one of them]` is for `joe` here (RFC 5321
@@ -93,21 +109,46 @@ impl Routes {
         self.own.contains(domain) || domain.literal().is_some_and(is_address)
     }
 
-    /// Whether this domain is the name of this machine.
+    /// Whether this domain is the name of this machine, is not one of our domains, and no route names it; `*`
+    /// names nothing.
     pub fn is_hostname(&self, domain: &Domain) -> bool {
         self.hostname.as_ref() == Some(domain)
+    }
+
+    /// The next hop for a recipient. Mail for the postmaster of this machine stays here, as RCPT says, even
+    /// if `*` leads the rest of the mail for its name elsewhere.
+    pub fn next_hop_of(&self, address: &Address) -> NextHop {
+        match self.is_own(address.domain()) {
+            true => self.home(),
+            false => self.next_hop_of_foreign(address),
+        }
+    }
+
+    /// The same for a recipient of which the caller knows that its domain is not our own.
+    pub(crate) fn next_hop_of_foreign(&self, address: &Address) -> NextHop {
+        match self.is_own_postmaster(address) {
+            true => self.home(),
+            false => self.beyond(address.domain()),
+        }
+    }
+
+    fn is_own_postmaster(&self, address: &Address) -> bool {
+        let postmaster = |name: String| {
+            name == POSTMASTER || self.postmaster.as_deref().is_some_and(|other| other == name)
+        };
+        self.is_hostname(address.domain())
+            && mailbox_name(address.local(), Names::default()).is_ok_and(postmaster)
     }
 
     /// The next hop for a domain. Always an answer: `NextHop::Error` where there is none.
     pub fn next_hop(&self, domain: &Domain) -> NextHop {
         match self.is_own(domain) {
             true => self.home(),
-            false => self.next_hop_of_foreign(domain),
+            false => self.beyond(domain),
         }
     }
 
-    /// The same for a domain of which the caller knows that it is not our own.
-    pub(crate) fn next_hop_of_foreign(&self, domain: &Domain) -> NextHop {
+    fn beyond(&self, domain: &Domain) -> NextHop {
         if let Some(hop) = self.matching(domain) {
             return hop.clone();
         }
@@ -127,12 +168,15 @@ impl Routes {
     /// The first route that matches: the smallest place among its exact name, the names above it
     /// and `*`.
     fn matching(&self, domain: &Domain) -> Option<&NextHop> {
+        self.hops.get(self.first_match(domain)?)
+    }
+
+    fn first_match(&self, domain: &Domain) -> Option<usize> {
         let text = domain.as_str();
         let exact = self.is.get(text);
         let above = text.match_indices('.').filter_map(|(at, _)| self.below.get(&text[at + 1..]));
         let below = if domain.is_literal() { None } else { above.min() };
-        let first = exact.into_iter().chain(below).chain(&self.any).min()?;
-        self.hops.get(*first)
+        exact.into_iter().chain(below).chain(&self.any).min().copied()
     }
 
     /// `user@[address]` (RFC 5321 4.1.3).

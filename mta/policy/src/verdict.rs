@@ -50,7 +50,7 @@ impl Default for Postmaster {
 }
 
 /// The local part that exists everywhere (RFC 5321 4.5.1).
-const POSTMASTER: &str = "postmaster";
+pub(crate) const POSTMASTER: &str = "postmaster";
 
 /// What the settings say about who may send what.
 #[derive(Clone, Debug)]
@@ -88,14 +88,14 @@ impl Policy {
             let text = "relay access denied: not a domain of ours";
             return reject(554, Enhanced(5, 7, 1), text);
         }
-        match self.routes.next_hop_of_foreign(address.domain()) {
+        match self.routes.next_hop_of_foreign(address) {
             NextHop::Error(text) => reject(550, Enhanced(5, 1, 2), text),
             _ => Verdict::Accept,
         }
     }
 
     /// The verdict on the postmaster, who exists in all our domains and for the machine's own name
-    /// (RFC 5321 4.5.1): whether the mailbox or address of the settings takes mail.
+    /// (RFC 5321 4.5.1), unless a route names it: whether the mailbox or address of the settings takes mail.
     pub fn postmaster(&self) -> Verdict {
         match &self.postmaster {
             Postmaster::Mailbox(local) => self.mailbox(local),
@@ -138,13 +138,13 @@ impl Policy {
     /// delivery would fail: a failure after the `250` would send the message to a sender who may be forged.
     pub fn is_loop(&self, recipients: &[Recipient], names: impl Fn(&str) -> bool) -> bool {
         let had = |recipient: &Recipient| names(recipient.address.as_str());
-        let here = |recipient: &Recipient| {
-            self.routes.next_hop(recipient.address.domain()) == NextHop::Local
-        };
+        let here =
+            |recipient: &Recipient| self.routes.next_hop_of(&recipient.address) == NextHop::Local;
         recipients.iter().any(|recipient| had(recipient) && here(recipient))
     }
 
-    /// Whether mail for this domain is delivered here, if anybody in it gets mail.
+    /// Whether mail for this domain is delivered here, if anybody in it gets mail. Of the machine's own name this
+    /// holds for the postmaster: see [`Routes::next_hop_of`].
     pub fn ends_here(&self, domain: &Domain) -> bool {
         self.routes.is_own(domain) || self.routes.is_hostname(domain)
     }

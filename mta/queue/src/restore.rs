@@ -59,7 +59,7 @@ pub(crate) fn arrive(
     bytes: u64,
     now: Now,
 ) {
-    let hop = |recipient: &mail::Recipient| routes.next_hop(recipient.address.domain());
+    let hop = |recipient: &mail::Recipient| routes.next_hop_of(&recipient.address);
     let hops: Vec<NextHop> = envelope.recipients.iter().map(hop).collect();
     let recipients: Vec<ArrivingRecipient<'_>> = envelope
         .recipients

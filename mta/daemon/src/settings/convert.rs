@@ -111,6 +111,7 @@ impl Settings {
         let own = self.local.domains.iter().cloned().collect();
         Routes::new(own, own_hop, self.hostname.clone(), self.routes.clone(), false)
             .with_addresses(self.own_addresses(surroundings))
+            .with_postmaster(&self.postmaster.to)
     }
 
     /// What the spool goes by.
@@ -319,6 +320,48 @@ mod tests {
                 assert_eq!(mailboxes.find(user).is_ok(), gets, "{user} by {deliver}");
             }
             assert!(mailboxes.find("nobody-of-this-name").is_err());
+        }
+    }
+
+    #[test]
+    fn r213_the_postmaster_of_the_machine_is_accepted_and_delivered_by_one_rule() {
+        const HOP: &str = "smtp:127.0.0.1:26";
+        let system = System { hostname: "mx.a.test".into(), state: "/s".into() };
+        let around = Surroundings::default();
+        let address = |text: &str| mail::Address::parse(text, false).unwrap();
+        // Routes and postmaster; whether a stranger's recipient is accepted, and delivered here.
+        let table: [(&[&str], &str, &str, bool, bool); 12] = [
+            (&[], "postmaster", "postmaster@mx.a.test", true, true),
+            (&["*"], "postmaster", "PostMaster@MX.a.test", true, true),
+            (&["*"], "ann", "\"postmaster\"@mx.a.test", true, true),
+            (&["*"], "ann@mx.a.test", "postmaster@mx.a.test", true, true),
+            (&["*"], "ann@b.test", "postmaster@mx.a.test", true, false),
+            (&["*"], "ann", "bob@mx.a.test", false, false),
+            (&["*", "mx.a.test"], "ann", "postmaster@mx.a.test", true, true),
+            (&["*.mx.a.test", "*"], "ann", "postmaster@mx.a.test", true, true),
+            (&["mx.a.test", "*"], "ann", "postmaster@mx.a.test", false, false),
+            (&["*.a.test"], "postmaster", "postmaster@mx.a.test", false, false),
+            (&["*.a.test"], "ann@mx.a.test", "ann@mx.a.test", false, false),
+            (&["*", "*.a.test"], "postmaster", "postmaster@a.test", true, true),
+        ];
+        for (routes, postmaster, text, accepted, here) in table {
+            let routes: String = routes
+                .iter()
+                .map(|domain| format!("[[route]]\ndomain = {domain:?}\nto = {HOP:?}\n"))
+                .collect();
+            let top = format!("postmaster = {postmaster:?}\nlocal.domains = [\"a.test\"]\n");
+            let settings = load((top + &routes).as_bytes(), "f", &system).unwrap();
+            let policy = settings.policy(&around);
+            let verdict =
+                policy.recipient(policy::Client { address: None, trusted: false }, &address(text));
+            assert_eq!(verdict == policy::Verdict::Accept, accepted, "{text} by {routes}");
+            let recipient = mail::Recipient {
+                address: address(text),
+                notify: mail::Notify::DEFAULT,
+                orcpt: None,
+            };
+            let hop = settings.routes(&around).next_hop_of(&policy.as_delivered(recipient).address);
+            assert_eq!(hop == NextHop::Local, here, "{text} by {routes}: {hop}");
         }
     }
 
