@@ -8,15 +8,13 @@ use serde::{Deserialize, Serialize};
 /// What stands at the place of an account's home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Home {
-    /// Not looked at, or the file system did not answer in time.
+    /// Nothing is there, or the file system did not answer in time: perhaps it is not mounted yet.
     #[default]
     Unknown,
     /// A directory of the account's, or there is a mailbox already.
     Theirs,
     /// Something that belongs to somebody else, or the name of a directory that never exists.
     NotTheirs,
-    /// Nothing: perhaps its file system is not mounted.
-    Missing,
 }
 
 /// What the system says of an account. Its shell does not count: a user who may not log in may get
@@ -45,15 +43,13 @@ pub struct Needs {
 pub enum Standing {
     /// It does.
     Gets,
-    /// Not now: 4yz at RCPT. Delivery tries it: what is known of the account may be old.
-    NotNow,
     /// Never: it is no user's here.
     Never,
 }
 
 impl Account {
     /// The rule. Root's own mail is delivered to nobody as root; a program of the system has no home
-    /// of its own.
+    /// of its own. A home that is not there may be mounted later: its mail is accepted and waits.
     pub fn standing(self, needs: Needs) -> Standing {
         let root = self.uid == 0 || self.gid == 0;
         if root || needs.only_user.is_some_and(|only| only != self.uid) {
@@ -61,7 +57,6 @@ impl Account {
         }
         match (needs.home, self.home) {
             (true, Home::NotTheirs) => Standing::Never,
-            (true, Home::Missing) => Standing::NotNow,
             _ => Standing::Gets,
         }
     }
@@ -73,7 +68,7 @@ mod tests {
 
     #[test]
     fn r213_an_account_gets_mail_if_it_can_be_delivered_as_that_user() {
-        use Standing::{Gets, Never, NotNow};
+        use Standing::{Gets, Never};
         let account = |uid, gid, home| Account { uid, gid, home };
         let any = Needs::default();
         let at_home = Needs { home: true, only_user: None };
@@ -81,10 +76,9 @@ mod tests {
         for (uid, gid, home, needs, expected) in [
             (1000, 1000, Home::Theirs, at_home, Gets),
             (1000, 1000, Home::Unknown, at_home, Gets),
-            (1000, 1000, Home::Missing, at_home, NotNow),
             (5, 60, Home::NotTheirs, at_home, Never),
             (5, 60, Home::NotTheirs, any, Gets),
-            (5, 60, Home::Missing, any, Gets),
+            (5, 60, Home::Unknown, any, Gets),
             (0, 0, Home::Theirs, at_home, Never),
             (0, 0, Home::Unknown, any, Never),
             (1000, 0, Home::Theirs, any, Never),

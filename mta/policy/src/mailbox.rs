@@ -41,14 +41,9 @@ pub enum Accounts {
     Listed(HashMap<Box<str>, Standing>),
 }
 
-/// Why a local part leads to no mailbox.
+/// A local part leads to no mailbox: 550 5.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoMailbox {
-    /// There is none: 550 5.1.1.
-    Unknown,
-    /// It cannot take mail now: 450 4.2.1.
-    NotNow,
-}
+pub struct NoMailbox;
 
 impl Mailboxes {
     /// The name of the mailbox that a local part would have, whether or not there is one.
@@ -58,15 +53,14 @@ impl Mailboxes {
 
     /// The name of the mailbox of a local part.
     pub fn find(&self, local: &str) -> Result<String, NoMailbox> {
-        let name = mailbox_name(local, self.names).map_err(|UnsafeMailbox| NoMailbox::Unknown)?;
+        let name = mailbox_name(local, self.names).map_err(|UnsafeMailbox| NoMailbox)?;
         let standing = match &self.accounts {
             Accounts::Any => Some(Standing::Gets),
             Accounts::Listed(accounts) => accounts.get(name.as_str()).copied(),
         };
         match standing {
             Some(Standing::Gets) => Ok(name),
-            Some(Standing::NotNow) => Err(NoMailbox::NotNow),
-            Some(Standing::Never) | None => Err(NoMailbox::Unknown),
+            Some(Standing::Never) | None => Err(NoMailbox),
         }
     }
 }

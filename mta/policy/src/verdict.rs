@@ -158,11 +158,7 @@ impl Policy {
     fn mailbox(&self, local: &str) -> Verdict {
         match self.mailboxes.find(local) {
             Ok(_) => Verdict::Accept,
-            Err(NoMailbox::Unknown) => reject(550, Enhanced(5, 1, 1), "no such mailbox here"),
-            Err(NoMailbox::NotNow) => {
-                let text = "this mailbox cannot take mail now";
-                Verdict::Defer(Reply::new(450, Enhanced(4, 2, 1), text))
-            }
+            Err(NoMailbox) => reject(550, Enhanced(5, 1, 1), "no such mailbox here"),
         }
     }
 }
@@ -287,11 +283,7 @@ pub(crate) mod tests {
 
     #[test]
     fn r213_mail_for_the_postmaster_goes_where_the_settings_say_if_that_takes_mail() {
-        let accounts = listed(&[
-            ("joe", Standing::Gets),
-            ("away", Standing::NotNow),
-            ("root", Standing::Never),
-        ]);
+        let accounts = listed(&[("joe", Standing::Gets), ("root", Standing::Never)]);
         let all =
             ["postmaster@local.test", "PostMaster@[192.0.2.25]", "\"postmaster\"@mx.example.org"];
         let address = |text: &str| Address::parse(text, false).unwrap();
@@ -301,7 +293,6 @@ pub(crate) mod tests {
             (Postmaster::default(), 550),
             (named("nobody"), 550),
             (named("root"), 550),
-            (named("away"), 450),
             (named("joe"), 0),
             (named("\"JOE\""), 0),
             (to("joe@local.test"), 0),
@@ -342,13 +333,9 @@ pub(crate) mod tests {
 
     #[test]
     fn r213_rcpt_says_of_each_account_what_delivery_will_do() {
-        let accounts = listed(&[
-            ("joe", Standing::Gets),
-            ("away", Standing::NotNow),
-            ("root", Standing::Never),
-        ]);
+        let accounts = listed(&[("joe", Standing::Gets), ("root", Standing::Never)]);
         let policy = policy(accounts);
-        for (text, code) in [("joe", 0), ("away", 450), ("root", 550), ("nobody", 550)] {
+        for (text, code) in [("joe", 0), ("root", 550), ("nobody", 550)] {
             check(&policy, STRANGER, &format!("{text}@local.test"), code);
             check(&policy, FRIEND, &format!("{text}@local.test"), code);
         }

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How long all homes are waited for; what has not been looked at by then stays `Home::Unknown`, and
-/// its mail is tried.
+/// How long all homes are waited for; what has not been looked at by then stays `Home::Unknown`.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The home of accounts that have none (Debian policy 9.2.3).
@@ -44,7 +43,7 @@ fn home_of(uid: u32, home: &Path, mailbox: Option<&Path>) -> Home {
         return Home::NotTheirs;
     }
     match std::fs::metadata(home) {
-        Err(_) => Home::Missing,
+        Err(_) => Home::Unknown,
         Ok(found) if found.is_dir() && found.uid() == uid => Home::Theirs,
         // A home of root's with a mailbox in it, as for users who may only copy files.
         Ok(_) if mailbox.is_some_and(|path| path.symlink_metadata().is_ok()) => Home::Theirs,
@@ -87,7 +86,7 @@ mod tests {
             Home::Theirs,
             Home::NotTheirs,
             Home::NotTheirs,
-            Home::Missing,
+            Home::Unknown,
             Home::NotTheirs,
         ];
         assert_eq!(found, expected);

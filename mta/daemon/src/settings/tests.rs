@@ -472,7 +472,7 @@ fn r213_a_postmaster_whose_mail_nobody_gets_is_a_problem_with_its_line() {
     let surroundings = Surroundings {
         accounts: vec![
             account("ann", 1000, policy::Home::Theirs),
-            account("away", 1001, policy::Home::Missing),
+            account("away", 1001, policy::Home::Unknown),
             account("games", 5, policy::Home::NotTheirs),
             account("root", 0, policy::Home::Theirs),
         ],

@@ -207,14 +207,7 @@ impl Targets {
     /// The name of the recipient's mailbox, by the rule that policy has judged RCPT with. It is asked
     /// again here, where paths and arguments are made: what was accepted may be queued for days.
     fn user(&self, recipient: &Address) -> Result<String, Fault> {
-        match self.mailboxes.find(recipient.local()) {
-            Ok(user) => Ok(user),
-            // What we know of the account may be old: the worker will see.
-            Err(NoMailbox::NotNow) => {
-                self.mailboxes.name(recipient.local()).ok_or_else(Fault::no_such_user)
-            }
-            Err(NoMailbox::Unknown) => Err(Fault::no_such_user()),
-        }
+        self.mailboxes.find(recipient.local()).map_err(|NoMailbox| Fault::no_such_user())
     }
 
     fn account(&self, user: &str) -> Result<&Account, Fault> {

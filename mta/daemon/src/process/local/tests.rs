@@ -325,6 +325,29 @@ fn d182_a_system_user_owns_what_a_worker_delivers_and_who_is_none_gets_nothing()
 }
 
 #[test]
+fn r213_mail_for_a_home_that_is_not_mounted_yet_waits_for_it() {
+    if !needs::met(&[needs::Need::Root("other users")]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    open_to_all(dir.path(), 0o755);
+    let missing = Account {
+        home_is: policy::Home::Unknown,
+        ..account("ann", 61_001, dir.path().join("ann"))
+    };
+    let deliver = Deliver::Maildir(template(&["{home}", "/Maildir/"]));
+    let wanted = wanted(dir.path(), deliver, Users::System, vec![missing]);
+    let mut queue = Queue::with(wanted, local_user());
+    let outcome = queue.one(1, "ann@l.test", b"x\r\n");
+    assert!(matches!(&outcome, Outcome::Deferred(_)), "{outcome:?}");
+    assert!(!dir.path().join("ann").exists());
+    home(dir.path(), "ann", 61_001);
+    let outcome = queue.one(2, "ann@l.test", b"x\r\n");
+    assert!(delivered(&outcome), "{outcome:?}");
+    queue.end();
+}
+
+#[test]
 fn a_shared_mail_directory_lends_its_group_for_the_dotlock() {
     use std::os::unix::fs::MetadataExt;
     if !needs::met(&[needs::Need::Root("other users")]) {
