@@ -18,7 +18,7 @@ fn scene() -> Scene {
         hostname: "mx.test".into(),
         now: Wall::from_micros(1_795_223_045_000_123),
         lock_wait_max: Duration::from_millis(200),
-        mail_group: Some(MAIL),
+        groups: policy::Groups { mail: Some(MAIL), private: None },
     }
 }
 

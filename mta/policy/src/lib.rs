@@ -20,7 +20,7 @@ pub use mailbox::{
     Accounts, Mailboxes, NAME_BYTES_MAX, Names, NoMailbox, UnsafeMailbox, mailbox_name,
 };
 pub use memory::{MemoryBounds, Short, Shortage, StrangersHold};
-pub use ownership::{NotTheirs, Ownership};
+pub use ownership::{Groups, NotTheirs, Ownership};
 pub use repeats::Repeats;
 pub use route::{Pattern, Route, Routes};
 pub use verdict::{Client, Policy, Postmaster, Verdict};

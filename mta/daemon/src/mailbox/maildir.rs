@@ -103,7 +103,7 @@ impl Maildir {
     /// Opens it, if it and its three directories are its recipient's alone; what is missing is made.
     fn open(delivery: &Delivery, scene: &Scene) -> Result<Maildir, Fault> {
         let mailbox = &delivery.mailbox;
-        let refuse = |directory: &File| place::refuse_not_theirs(directory, scene.mail_group);
+        let refuse = |directory: &File| place::refuse_not_theirs(directory, scene.groups);
         let own = mailbox.base.open_below(mailbox.path.trim_matches('/')).map_err(cannot_open)?;
         refuse(&own.directory)?;
         let mut made_in = own.made_in;

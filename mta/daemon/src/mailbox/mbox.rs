@@ -82,7 +82,7 @@ fn deliver_box(
 /// Opens it, if it is its recipient's alone.
 fn open_box(mailbox: &Mailbox, scene: &Scene) -> Result<Mbox, Fault> {
     let mbox = Mbox::open(mailbox).map_err(|error| cannot_open(&error))?;
-    place::refuse_not_theirs(&mbox.file, scene.mail_group)?;
+    place::refuse_not_theirs(&mbox.file, scene.groups)?;
     Ok(mbox)
 }
 

@@ -22,7 +22,7 @@ pub use message::{Intake, MEMORY_BYTES_MAX, Message, nameless};
 pub use place::Base;
 
 use mail::{Address, Outcome, Wall, trace};
-use policy::{NotTheirs, Ownership};
+use policy::{Groups, NotTheirs, Ownership};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -70,8 +70,8 @@ pub struct Scene {
     pub now: Wall,
     /// How long one batch waits for locks that others hold, all together.
     pub lock_wait_max: Duration,
-    /// The system's group `mail`, whose members may write to mailboxes.
-    pub mail_group: Option<u32>,
+    /// Whose members may write to mailboxes.
+    pub groups: Groups,
 }
 
 /// What an administrator has to be told of a mailbox.

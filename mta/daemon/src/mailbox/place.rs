@@ -2,7 +2,7 @@
 //! left. Must never follow a symbolic link below the base, nor `..` out of it.
 
 use super::Fault;
-use policy::Ownership;
+use policy::{Groups, Ownership};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -91,12 +91,12 @@ fn make_below(from: BorrowedFd<'_>, relative: &str) -> io::Result<Opened> {
 
 /// Refuses an open file or directory that is not its recipient's alone. Whoever delivers is the
 /// recipient: a worker has become that user, and where boxes are made when mail comes they are ours.
-pub(super) fn refuse_not_theirs(opened: &File, mail_group: Option<u32>) -> Result<(), Fault> {
+pub(super) fn refuse_not_theirs(opened: &File, groups: Groups) -> Result<(), Fault> {
     let stat = rustix::fs::fstat(opened)
         .map_err(|error| Fault::io("cannot look at the mailbox", &error.into()))?;
     let found = Ownership { uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode };
     let recipient = rustix::process::geteuid().as_raw();
-    found.judge(recipient, mail_group).map_err(|why| Fault::not_theirs(why, found))
+    found.judge(recipient, groups).map_err(|why| Fault::not_theirs(why, found))
 }
 
 /// Opens the directory `relative` below `from`.

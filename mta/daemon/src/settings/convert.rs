@@ -308,6 +308,7 @@ mod tests {
             uid,
             gid: uid,
             home: "/nonexistent".into(),
+            has_private_group: false,
             home_is: policy::Home::NotTheirs,
         };
         let accounts = vec![account("ann", 1000), account("root", 0)];

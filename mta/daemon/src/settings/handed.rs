@@ -5,6 +5,7 @@ use super::{Deliver, Fill, Local, Piece, Settings, Users, homes};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -54,6 +55,8 @@ pub struct Account {
     pub gid: u32,
     /// Home directory.
     pub home: PathBuf,
+    /// Its group has no other member, by `/etc/passwd` and `/etc/group`.
+    pub has_private_group: bool,
     /// What stands there, where mail is kept in homes.
     pub home_is: policy::Home,
 }
@@ -141,14 +144,18 @@ impl Surroundings {
             String::from_utf8_lossy(&read_bounded(&root.join(path)).unwrap_or_default())
                 .into_owned()
         };
+        let groups = text("etc/group");
         Surroundings {
             resolv_conf: text("etc/resolv.conf"),
             hosts: text("etc/hosts"),
             localtime: read_bounded(&root.join("etc/localtime")).unwrap_or_default(),
             addresses: addresses_of(&text("proc/net/fib_trie"), &text("proc/net/if_inet6")),
-            accounts: if accounts { accounts_of(&text("etc/passwd")) } else { Vec::new() },
+            accounts: match accounts {
+                true => accounts_of(&text("etc/passwd"), &groups),
+                false => Vec::new(),
+            },
             only_user: None,
-            mail_group: group_of(&text("etc/group"), "mail"),
+            mail_group: group_of(&groups, "mail"),
         }
     }
 
@@ -163,6 +170,12 @@ impl Surroundings {
             homes::look(&mut found.accounts, |account| local.mailbox_of(account, &state));
         }
         found
+    }
+
+    /// The groups whose members may write to the mailbox of this account.
+    pub fn groups(&self, account: Option<&Account>) -> policy::Groups {
+        let private = account.filter(|account| account.has_private_group);
+        policy::Groups { mail: self.mail_group, private: private.map(|account| account.gid) }
     }
 
     /// The account of this name.
@@ -208,18 +221,49 @@ fn group_of(groups: &str, wanted: &str) -> Option<u32> {
 
 /// The accounts of a file in the form of passwd(5). Lines of another form are left out, and so are
 /// homes that are not absolute; of two accounts with one name the first counts, as in the system.
-fn accounts_of(passwd: &str) -> Vec<Account> {
+fn accounts_of(passwd: &str, groups: &str) -> Vec<Account> {
+    let members = Members::of(passwd, groups);
     let account = |line: &str| {
         let fields: Vec<&str> = line.split(':').collect();
         let &[name, _, uid, gid, _, home, _] = fields.as_slice() else { return None };
         let home = PathBuf::from(home);
         let plain = !name.is_empty() && !name.starts_with(['#', '+', '-']) && home.is_absolute();
         let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
-        let home_is = policy::Home::Unknown;
-        plain.then(|| Account { name: name.into(), uid, gid, home, home_is })
+        let (home_is, has_private_group) = (policy::Home::Unknown, members.only(gid, name));
+        plain.then(|| Account { name: name.into(), uid, gid, home, has_private_group, home_is })
     };
     let mut accounts: Vec<Account> = passwd.lines().filter_map(account).collect();
     accounts.sort_by(|one, other| one.name.cmp(&other.name));
     accounts.dedup_by(|later, earlier| later.name == earlier.name);
     accounts
+}
+
+/// Who is in which group: the only member, or `None` if there are more.
+struct Members<'a>(HashMap<u32, Option<&'a str>>);
+
+impl<'a> Members<'a> {
+    /// By the primary groups in `passwd`, of lines in any form, and by the members that `groups` lists.
+    fn of(passwd: &'a str, groups: &'a str) -> Members<'a> {
+        let mut members = Members(HashMap::new());
+        for mut fields in passwd.lines().map(|line| line.split(':')) {
+            let name = fields.next().unwrap_or_default();
+            fields.nth(2).into_iter().for_each(|gid| members.add(gid, name));
+        }
+        for mut fields in groups.lines().map(|line| line.split(':')) {
+            let (gid, names) = (fields.nth(2), fields.next().unwrap_or_default());
+            let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+            names.for_each(|name| members.add(gid.unwrap_or_default(), name));
+        }
+        members
+    }
+
+    fn add(&mut self, gid: &str, name: &'a str) {
+        let Ok(gid) = gid.trim().parse() else { return };
+        let only = self.0.entry(gid).or_insert(Some(name));
+        *only = only.filter(|known| *known == name);
+    }
+
+    fn only(&self, gid: u32, name: &str) -> bool {
+        self.0.get(&gid) == Some(&Some(name))
+    }
 }

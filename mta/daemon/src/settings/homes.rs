@@ -69,6 +69,7 @@ mod tests {
             uid,
             gid: uid,
             home,
+            has_private_group: false,
             home_is: Home::Unknown,
         };
         let mut accounts = vec![

@@ -467,6 +467,7 @@ fn r213_a_postmaster_whose_mail_nobody_gets_is_a_problem_with_its_line() {
         uid,
         gid: uid,
         home: format!("/home/{name}").into(),
+        has_private_group: false,
         home_is,
     };
     let surroundings = Surroundings {
@@ -509,6 +510,7 @@ fn what_is_handed_over_comes_out_the_same_and_cannot_be_changed() {
         uid,
         gid: uid,
         home: format!("/home/{name}").into(),
+        has_private_group: false,
         home_is: policy::Home::Unknown,
     };
     let surroundings = Surroundings {
@@ -562,6 +564,24 @@ fn n116_what_is_missing_around_us_is_empty() {
     assert_eq!(names, [("ann", 1000), ("root", 0)]);
     assert_eq!(found.mail_group, Some(8));
     assert!(Surroundings::collect(root.path(), false).accounts.is_empty());
+}
+
+#[test]
+fn r210_a_group_is_private_if_its_account_is_its_only_member() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("etc")).unwrap();
+    let passwd = "ann:x:1000:1000::/home/ann:\nbob:x:1001:1001::/home/bob:\n\
+        cat:x:1002:1002::/home/cat:\ndan:x:1003:100::/home/dan:\neve:x:1004:100::/home/eve:\n\
+        fay:x:1005:1005::/home/fay:\n+gus:x:1006:1005::rel:\nhal:x:1007:1007::/home/hal:\n";
+    let groups = "ann:x:1000:\nbob:x:1001:bob\ncat:x:1002:cat,dan\nusers:x:100:\nfay:x:1005:\n\
+        hal:x:1007:hal\nhals:x:1007:ann\n";
+    std::fs::write(root.path().join("etc/passwd"), passwd).unwrap();
+    std::fs::write(root.path().join("etc/group"), groups).unwrap();
+    let found = Surroundings::collect(root.path(), true);
+    let private = |account: &&Account| found.groups(Some(account)).private == Some(account.gid);
+    let names: Vec<&str> = found.accounts.iter().filter(private).map(|a| &*a.name).collect();
+    assert_eq!(names, ["ann", "bob"]);
+    assert_eq!(found.groups(None), policy::Groups::default());
 }
 
 #[test]

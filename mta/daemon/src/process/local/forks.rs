@@ -90,8 +90,9 @@ fn serve(control: &Control, surroundings: &Surroundings, whom: &Whom) -> io::Res
         };
         // SAFETY: this process has one thread.
         if unsafe { libc::fork() } == 0 {
-            let served = become_user(&request.user, surroundings, whom)
-                .and_then(|()| worker::run(stream, surroundings.mail_group));
+            let served = become_user(&request.user, surroundings, whom).and_then(|()| {
+                worker::run(stream, surroundings.groups(surroundings.account(&request.user)))
+            });
             // SAFETY: ends the worker at once.
             unsafe { libc::_exit(i32::from(served.is_err())) }
         }

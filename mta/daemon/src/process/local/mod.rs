@@ -122,9 +122,9 @@ fn begin(
     log: Log,
 ) -> io::Result<()> {
     let hostname = targets.wanted().hostname.clone();
-    let mail_group = targets.wanted().surroundings.mail_group;
+    let groups = targets.wanted().surroundings.groups(None);
     let (done, results) = unbounded_channel();
-    let own = start_own(hostname.clone(), mail_group, done.clone())?;
+    let own = start_own(hostname.clone(), groups, done.clone())?;
     let runtime = runtime()?;
     runtime.run(async move {
         let crew = forks.map(|forks| Crew::new(forks, hostname, done));
@@ -142,7 +142,7 @@ fn begin(
 /// The thread that writes and syncs: it ends when its sender is dropped.
 fn start_own(
     hostname: String,
-    mail_group: Option<u32>,
+    groups: policy::Groups,
     done: UnboundedSender<Done>,
 ) -> io::Result<blocking::Sender<Batch>> {
     let (own, batches) = blocking::channel::<Batch>();
@@ -150,7 +150,7 @@ fn start_own(
         for batch in batches {
             faults::reach(Point::Mailbox);
             let (hostname, now) = (hostname.clone(), worker::wall());
-            let scene = Scene { hostname, now, lock_wait_max: LOCK_WAIT_MAX, mail_group };
+            let scene = Scene { hostname, now, lock_wait_max: LOCK_WAIT_MAX, groups };
             let deliveries: Vec<Delivery> = batch.iter().filter_map(Item::delivery).collect();
             let mut alarms = Vec::new();
             let outcomes = deliver_batch(&deliveries, &scene, &mut alarms);

@@ -269,7 +269,14 @@ fn local_user() -> Privilege {
 }
 
 fn account(name: &str, uid: u32, home: PathBuf) -> Account {
-    Account { name: name.into(), uid, gid: uid, home, home_is: policy::Home::Theirs }
+    Account {
+        name: name.into(),
+        uid,
+        gid: uid,
+        home,
+        has_private_group: false,
+        home_is: policy::Home::Theirs,
+    }
 }
 
 /// A home that only its user may use.
@@ -406,6 +413,31 @@ fn r210_a_worker_writes_to_no_mailbox_that_somebody_else_made_for_its_user() {
     let whose = "ann belongs to user id 61002, not to its recipient, user id 61001";
     assert!(told.contains(whose) && told.lines().count() == 1, "{told}");
     assert!(told.contains("(owner 61002, group 0, mode 0666)"), "{told}");
+}
+
+#[test]
+fn r210_a_maildir_made_with_umask_002_gets_mail_if_its_group_is_private() {
+    if !needs::met(&[needs::Need::Root("other users")]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    open_to_all(dir.path(), 0o755);
+    let accounts = [("ann", 61_001, true), ("bob", 61_002, false)].map(|(name, uid, private)| {
+        let home = home(dir.path(), name, uid);
+        for part in ["Maildir", "Maildir/tmp", "Maildir/new", "Maildir/cur"] {
+            fs::create_dir(home.join(part)).unwrap();
+            std::os::unix::fs::chown(home.join(part), Some(uid), Some(uid)).unwrap();
+            open_to_all(&home.join(part), 0o775);
+        }
+        Account { has_private_group: private, ..account(name, uid, home) }
+    });
+    let deliver = Deliver::Maildir(template(&["{home}", "/Maildir/"]));
+    let wanted = wanted(dir.path(), deliver, Users::System, accounts.to_vec());
+    let mut queue = Queue::with(wanted, local_user());
+    let outcome = queue.one(1, "ann@l.test", b"x\r\n");
+    assert!(delivered(&outcome), "{outcome:?}");
+    assert_eq!(enhanced(&queue.one(2, "bob@l.test", b"x\r\n")), "4.2.0");
+    queue.end();
 }
 
 fn pipe_queue(dir: &Path, script: &str) -> Queue {

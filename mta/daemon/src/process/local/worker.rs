@@ -17,6 +17,7 @@ use crate::mailbox::{
 use bytes::{Bytes, BytesMut};
 use link::frame;
 use mail::{Address, Outcome, ReversePath, Wall};
+use policy::Groups;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -54,11 +55,12 @@ const READ_BYTES: usize = 64 << 10;
 /// Directories that are held open between batches.
 const BASES_MAX: usize = 16;
 
-/// Serves until the other end is closed. `mail_group` is the system's group `mail`.
-pub fn run(stream: OwnedFd, mail_group: Option<u32>) -> io::Result<()> {
+/// Serves until the other end is closed. `groups` are those whose members may write to the
+/// user's mailbox.
+pub fn run(stream: OwnedFd, groups: Groups) -> io::Result<()> {
     let mut stream = UnixStream::from(stream);
     stream.set_nonblocking(false)?;
-    let mut worker = Worker { mail_group, ..Worker::default() };
+    let mut worker = Worker { groups, ..Worker::default() };
     let mut input = BytesMut::new();
     loop {
         while let Some((message, tail)) = frame::decode(&mut input).map_err(io::Error::other)? {
@@ -79,7 +81,7 @@ pub fn run(stream: OwnedFd, mail_group: Option<u32>) -> io::Result<()> {
 
 #[derive(Default)]
 struct Worker {
-    mail_group: Option<u32>,
+    groups: Groups,
     bases: BTreeMap<PathBuf, Arc<Base>>,
     intake: Option<Intake>,
     fault: Option<Fault>,
@@ -133,8 +135,8 @@ impl Worker {
     }
 
     fn go(&mut self, hostname: String) -> FromWorker {
-        let mail_group = self.mail_group;
-        let scene = Scene { hostname, now: wall(), lock_wait_max: LOCK_WAIT_MAX, mail_group };
+        let groups = self.groups;
+        let scene = Scene { hostname, now: wall(), lock_wait_max: LOCK_WAIT_MAX, groups };
         let jobs = std::mem::take(&mut self.jobs);
         (self.intake, self.message) = (None, None);
         let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(jobs.len());
