@@ -7,58 +7,65 @@ use crate::Verdict;
 use mail::{Enhanced, Reply};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
+use std::sync::Arc;
 
 /// The limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// Connections in total.
     pub connections_max: u32,
-    /// Connections of one client: one IPv4 address, or one IPv6 network of 64 bits, since a host
-    /// commands all addresses of its network.
+    /// Connections of one client.
     pub connections_per_client_max: u32,
+}
+
+/// Who has a connection: what the limit for each client counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Caller {
+    /// One IPv4 address, or one IPv6 network of 64 bits, since a host commands all addresses of its network.
+    Network(IpAddr),
+    /// All clients of the Unix socket at this path: nothing tells one from another.
+    Socket(Arc<Path>),
+}
+
+impl From<IpAddr> for Caller {
+    fn from(client: IpAddr) -> Caller {
+        Caller::Network(client_network(client))
+    }
 }
 
 /// The connections that are open now.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     open: u32,
-    clients: HashMap<IpAddr, u32>,
+    callers: HashMap<Caller, u32>,
 }
 
 impl Connections {
-    /// Counts a new connection if it may be; else 421, and it is not counted. `trusted` clients
-    /// and those without an address have no limit of their own.
-    pub fn opened(
-        &mut self,
-        limits: ConnectionLimits,
-        client: Option<IpAddr>,
-        trusted: bool,
-    ) -> Verdict {
+    /// Counts a new connection if it may be; else 421, and it is not counted. `trusted` callers have no
+    /// limit of their own.
+    pub fn opened(&mut self, limits: ConnectionLimits, caller: &Caller, trusted: bool) -> Verdict {
         if self.open >= limits.connections_max {
             return defer(Enhanced(4, 7, 0), "too many connections here; try again later");
         }
-        if let Some(client) = client {
-            let network = client_network(client);
-            let open = self.clients.get(&network).copied().unwrap_or(0);
-            if !trusted && open >= limits.connections_per_client_max {
-                return defer(Enhanced(4, 7, 0), "too many connections from your address");
-            }
-            self.clients.insert(network, open + 1);
+        let open = self.callers.get(caller).copied().unwrap_or(0);
+        if !trusted && open >= limits.connections_per_client_max {
+            return defer(Enhanced(4, 7, 0), "too many connections from your address");
         }
+        self.callers.insert(caller.clone(), open + 1);
         self.open += 1;
         Verdict::Accept
     }
 
     /// Counts a connection out that `opened` accepted.
-    pub fn closed(&mut self, client: Option<IpAddr>) {
+    pub fn closed(&mut self, caller: &Caller) {
         debug_assert!(self.open > 0, "closed without opened");
         self.open = self.open.saturating_sub(1);
-        let Some(network) = client.map(client_network) else { return };
-        match self.clients.get_mut(&network) {
+        match self.callers.get_mut(caller) {
             Some(open) if *open > 1 => *open -= 1,
             // The last one takes its entry along, so that the table is bounded by `open`.
             _ => {
-                self.clients.remove(&network);
+                self.callers.remove(caller);
             }
         }
     }
@@ -68,9 +75,9 @@ impl Connections {
         self.open
     }
 
-    /// How many different clients have one open.
-    pub fn clients(&self) -> usize {
-        self.clients.len()
+    /// How many different callers have one open.
+    pub fn callers(&self) -> usize {
+        self.callers.len()
     }
 }
 
@@ -93,12 +100,16 @@ mod tests {
     const LIMITS: ConnectionLimits =
         ConnectionLimits { connections_max: 4, connections_per_client_max: 2 };
 
-    fn ip(text: &str) -> Option<IpAddr> {
-        Some(text.parse().unwrap())
+    fn ip(text: &str) -> Caller {
+        text.parse::<IpAddr>().unwrap().into()
+    }
+
+    fn socket(path: &str) -> Caller {
+        Caller::Socket(Path::new(path).into())
     }
 
     fn is_open(connections: &mut Connections, client: &str, trusted: bool) -> bool {
-        connections.opened(LIMITS, ip(client), trusted) == Verdict::Accept
+        connections.opened(LIMITS, &ip(client), trusted) == Verdict::Accept
     }
 
     #[test]
@@ -108,7 +119,7 @@ mod tests {
         assert!(is_open(&mut open, "2001:db8::ffff:2", false));
         assert!(!is_open(&mut open, "2001:db8::3", false));
         assert!(is_open(&mut open, "2001:db8:0:1::3", false));
-        assert_eq!((open.open(), open.clients()), (3, 2));
+        assert_eq!((open.open(), open.callers()), (3, 2));
         let mut open = Connections::default();
         assert!(is_open(&mut open, "192.0.2.1", false));
         assert!(is_open(&mut open, "::ffff:192.0.2.1", false));
@@ -117,14 +128,36 @@ mod tests {
     }
 
     #[test]
-    fn trusted_clients_and_unix_sockets_have_only_the_total_limit() {
+    fn trusted_clients_have_only_the_total_limit() {
         let mut open = Connections::default();
         for _ in 0..3 {
             assert!(is_open(&mut open, "192.0.2.1", true));
         }
-        assert_eq!(open.opened(LIMITS, None, true), Verdict::Accept);
-        let Verdict::Defer(reply) = open.opened(LIMITS, None, true) else { panic!() };
+        assert_eq!(open.opened(LIMITS, &socket("/s"), true), Verdict::Accept);
+        let Verdict::Defer(reply) = open.opened(LIMITS, &socket("/s"), true) else { panic!() };
         assert_eq!(reply.code, 421);
+    }
+
+    #[test]
+    fn r221_all_clients_of_a_unix_socket_that_is_not_trusted_are_one() {
+        let mut open = Connections::default();
+        for (path, trusted, accepted) in [
+            ("/strangers", false, true),
+            ("/strangers", false, true),
+            ("/strangers", false, false),
+            ("/others", false, true),
+            ("/trusted", true, true),
+            ("/trusted", true, false),
+        ] {
+            let verdict = open.opened(LIMITS, &socket(path), trusted);
+            assert_eq!(verdict == Verdict::Accept, accepted, "{path}");
+        }
+        open.closed(&socket("/strangers"));
+        assert_eq!(open.opened(LIMITS, &socket("/strangers"), false), Verdict::Accept);
+        for path in ["/strangers", "/strangers", "/others", "/trusted"] {
+            open.closed(&socket(path));
+        }
+        assert_eq!((open.open(), open.callers()), (0, 0));
     }
 
     #[test]
@@ -134,9 +167,9 @@ mod tests {
             assert!(is_open(&mut open, "192.0.2.1", false));
             assert!(is_open(&mut open, "192.0.2.1", false));
             assert!(!is_open(&mut open, "192.0.2.1", false));
-            open.closed(ip("192.0.2.1"));
-            open.closed(ip("192.0.2.1"));
+            open.closed(&ip("192.0.2.1"));
+            open.closed(&ip("192.0.2.1"));
         }
-        assert_eq!((open.open(), open.clients()), (0, 0));
+        assert_eq!((open.open(), open.callers()), (0, 0));
     }
 }

@@ -131,7 +131,7 @@ pub const KNOBS: &[Knob] = knobs! {
     "limits.stranger_recipients_max" = "1000", Count(100, RECIPIENTS), "recipients of a transaction of a client that is not in relay.from; never more than recipients_max",
         "what Postfix takes; a stranger's one message may make that many deliveries and notices", "100";
     "limits.connections" = "20000", Count(1, 1_000_000), "connections at once, over all listeners", "10,000 idle ones do not keep others out", "1000";
-    "limits.connections_per_client" = "100", Count(1, 1_000_000), "connections at once of one client that is not in relay.from; of IPv6, of its /64", "one stranger does not keep others out", "20";
+    "limits.connections_per_client" = "100", Count(1, 1_000_000), "connections at once of one client that is not in relay.from; of IPv6, of its /64; of a unix: listener that is not trusted, of all its clients", "one stranger does not keep others out", "20";
     "limits.session_memory_bytes_max" = "\"256MiB\"", Bytes(M, 1 << 40), "memory of the receive processes for all sessions, with recipients, bodies and what waits for queue; above it new connections (421), MAIL, RCPT, DATA and bodies (452 4.3.1) are put off. Clients that are not in relay.from have three quarters of it together, and one eighth for each IPv4 address or IPv6 /64",
         "20,000 sessions with 12 KiB each, which is the least that a session is counted with", "\"512MiB\"";
     "limits.hops_max" = "50", Count(2, 1000), "Received headers before mail is held to be in a loop", "RFC 5321 6.3 wants at least 100 or a good reason: 50 hops are five times the longest way seen", "100";

@@ -74,7 +74,7 @@ pub struct Listen {
     pub hostname: Domain,
     /// Connections at once.
     pub connections: u32,
-    /// Connections at once from one address that is not in `relay.from`.
+    /// Connections at once of one client that is not in `relay.from`; see [`policy::Caller`].
     pub connections_per_client: u32,
     /// Bytes of a message.
     pub message_bytes_max: u64,
@@ -248,7 +248,7 @@ pub struct Limits {
     pub stranger_recipients_max: u32,
     /// Connections at once, over all listeners.
     pub connections: u32,
-    /// Connections at once from one address that is not in `relay.from`.
+    /// Connections at once of one client that is not in `relay.from`; see [`policy::Caller`].
     pub connections_per_client: u32,
     /// Memory of all sessions together.
     pub session_memory_bytes_max: u64,

@@ -3,9 +3,8 @@
 //! Must never count a connection that is gone.
 
 use mail::Reply;
-use policy::{ConnectionLimits, Connections, Verdict};
+use policy::{Caller, ConnectionLimits, Connections, Verdict};
 use std::cell::RefCell;
-use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::sync::Notify;
 
@@ -23,19 +22,19 @@ struct Inner {
 #[derive(Debug)]
 pub struct Stay {
     guests: Guests,
-    client: Option<IpAddr>,
+    caller: Caller,
 }
 
 impl Guests {
     /// A place for one more, or what it is told instead.
     pub fn enter(
         &self,
-        client: Option<IpAddr>,
+        caller: Caller,
         limits: ConnectionLimits,
         trusted: bool,
     ) -> Result<Stay, Reply> {
-        match self.0.connections.borrow_mut().opened(limits, client, trusted) {
-            Verdict::Accept => Ok(Stay { guests: self.clone(), client }),
+        match self.0.connections.borrow_mut().opened(limits, &caller, trusted) {
+            Verdict::Accept => Ok(Stay { guests: self.clone(), caller }),
             Verdict::Defer(reply) | Verdict::Reject(reply) => Err(reply),
         }
     }
@@ -50,7 +49,7 @@ impl Guests {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        self.guests.0.connections.borrow_mut().closed(self.client);
+        self.guests.0.connections.borrow_mut().closed(&self.caller);
         self.guests.0.gone.notify_one();
     }
 }
@@ -63,9 +62,10 @@ mod tests {
     fn a_place_is_given_back_when_the_connection_ends() {
         let guests = Guests::default();
         let limits = ConnectionLimits { connections_max: 1, connections_per_client_max: 1 };
-        let first = guests.enter(None, limits, false).unwrap();
-        assert_eq!(guests.enter(None, limits, true).unwrap_err().code, 421);
+        let caller = || Caller::from(std::net::IpAddr::from([192, 0, 2, 1]));
+        let first = guests.enter(caller(), limits, false).unwrap();
+        assert_eq!(guests.enter(caller(), limits, true).unwrap_err().code, 421);
         drop(first);
-        assert!(guests.enter(None, limits, false).is_ok());
+        assert!(guests.enter(caller(), limits, false).is_ok());
     }
 }

@@ -30,7 +30,7 @@ use link::receive::{MemoryShortage, SessionMemory};
 use mail::{Address, Enhanced, Reply};
 pub(crate) use memory::{MESSAGE_BYTES_MIN, SESSION_BYTES_MIN};
 use memory::{Memory, Share};
-use policy::{Client, ConnectionLimits, Short};
+use policy::{Caller, Client, ConnectionLimits, Short};
 use promises::Promises;
 use rustix::net::sockopt::socket_acceptconn;
 use smtp::server::{Server, Verdict};
@@ -40,6 +40,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Error};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,9 +89,15 @@ pub struct Listening {
     limits: ConnectionLimits,
     /// The settings say so of all its clients.
     all_trusted: bool,
+    /// All clients without an address are counted as this one.
+    socket: Caller,
 }
 
 impl Listening {
+    fn caller(&self, client: Client) -> Caller {
+        client.address.map_or_else(|| self.socket.clone(), Caller::from)
+    }
+
     fn server(&self, trusted: bool) -> Arc<Server> {
         if trusted { self.trusted.clone() } else { self.strangers.clone() }
     }
@@ -129,16 +136,17 @@ impl Shared {
     /// A place for one more connection, or what it is told instead.
     fn enter(
         &self,
-        limits: ConnectionLimits,
-        client: Option<IpAddr>,
+        listening: &Listening,
+        client: Client,
         trusted: bool,
     ) -> Result<(Stay, Share), Reply> {
-        let share = self.memory.enter(client, trusted, self.promises.held_bytes());
+        let share = self.memory.enter(client.address, trusted, self.promises.held_bytes());
         let Some(share) = share else {
             let text = "too much mail is being taken in; try again later";
             return Err(Reply::new(421, Enhanced(4, 3, 2), text));
         };
-        Ok((self.guests.enter(client, limits, trusted)?, share))
+        let caller = listening.caller(client);
+        Ok((self.guests.enter(caller, listening.limits, trusted)?, share))
     }
 
     fn is_trusted(&self, client: Client) -> bool {
@@ -335,7 +343,12 @@ fn listening(handed: &Handed, listen: &Listen, connections_possible: u32) -> Lis
     };
     let server = |trusted| Server::new(settings.smtp(listen, trusted));
     let all_trusted = listen.socket.trusted;
-    Listening { trusted: server(true), strangers: server(false), limits, all_trusted }
+    let path = match &listen.address {
+        ListenAddress::Unix(path) => path.as_path().into(),
+        ListenAddress::Tcp(_) => Path::new("").into(),
+    };
+    let socket = Caller::Socket(path);
+    Listening { trusted: server(true), strangers: server(false), limits, all_trusted, socket }
 }
 
 async fn watch(shared: Rc<Shared>, fd: OwnedFd, unix: bool, listening: Rc<Listening>) {
@@ -366,7 +379,7 @@ fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client:
     faults::reach(Point::Accepted);
     let client = Client { address: client, trusted: listening.all_trusted };
     let trusted = shared.is_trusted(client);
-    match shared.enter(listening.limits, client.address, trusted) {
+    match shared.enter(listening, client, trusted) {
         Ok((stay, share)) => {
             let server = listening.server(trusted);
             let mut conversation = Conversation::new(shared.clone(), server, socket, client, share);
