@@ -81,9 +81,33 @@ fn r213_check_and_start_name_the_line_where_the_postmaster_s_mail_goes_nowhere()
     assert!(!state.exists(), "nothing was begun");
     let (code, _, error) = posthaste(root.path(), &settings("ann@elsewhere.example"), &["check"]);
     assert_eq!(code, 0, "{error}");
-    let listen = "[[listen]]\naddress = \"unix:/nonexistent/x\"\ngroup = \"no such group\"\n";
-    let (code, _, error) = posthaste(root.path(), listen, &["check"]);
-    assert!(code == 78 && error.contains("no such group"), "{error}");
+}
+
+#[test]
+fn r221_check_and_start_name_the_line_of_each_group_that_there_is_not() {
+    let root = tempfile::tempdir().unwrap();
+    let state = root.path().join("s");
+    let listen = |name: &str, group: &str| {
+        let path = root.path().join(name);
+        format!("[[listen]]\naddress = \"unix:{}\"\ngroup = {group:?}\n", path.display())
+    };
+    let groups = [("a", "no such group"), ("b", "0"), ("c", "root"), ("d", "nor this one")];
+    let listeners: String = groups.iter().map(|(name, group)| listen(name, group)).collect();
+    let settings = format!(
+        "state = {state:?}\npostmaster = \"nobody\"\n[local]\nusers = \"system\"\n{listeners}"
+    );
+    for command in ["check", "run"] {
+        let (code, _, error) = posthaste(root.path(), &settings, &[command]);
+        assert_eq!(code, 78, "{command}: {error}");
+        for told in [
+            "posthaste.toml:7:9: listen.group: this system has no group `no such group`",
+            "posthaste.toml:16:9: listen.group: this system has no group `nor this one`",
+        ] {
+            assert!(error.contains(told), "{command}: {error}");
+        }
+        assert_eq!(error.matches("listen.group").count(), 2, "{command}: {error}");
+    }
+    assert!(!state.exists(), "nothing was begun");
 }
 
 #[test]

@@ -65,12 +65,10 @@ pub(super) fn load(config: &Config) -> Result<Settings, Failure> {
 pub(super) fn check(config: &Config) -> Result<u8, Failure> {
     let settings = load(config)?;
     // Who will start the mailer is not known: root can deliver as everybody.
-    if let Some(problem) = settings.postmaster_problem(&Surroundings::of(&settings, None)) {
-        return Err(Failure::new(EX_CONFIG, settings::render(&[problem]).trim_end()));
-    }
-    for listen in &settings.listen {
-        crate::process::master::check_socket(listen)
-            .map_err(|error| Failure::new(EX_CONFIG, format!("{}: {error}", config.shown())))?;
+    let surroundings = Surroundings::of(&settings, None);
+    let problems = settings.problems_here(&surroundings, crate::process::master::is_group);
+    if !problems.is_empty() {
+        return Err(Failure::new(EX_CONFIG, settings::render(&problems).trim_end()));
     }
     say(&format!("{}: good\nstate is in {}\n", config.shown(), settings.state.display()));
     Ok(EX_OK)

@@ -2,7 +2,7 @@
 //! anything: what a file can say is decided in `schema`, what follows from it in the machines.
 
 use super::{
-    BareNewline, Deliver, Destination, Listen, ListenAddress, Local, Order, Piece, Problem,
+    BareNewline, Deliver, Destination, Listen, ListenAddress, Local, Order, Origin, Piece, Problem,
     Protocol, Settings, Surroundings, Users,
 };
 use mail::NextHop;
@@ -68,23 +68,39 @@ impl Settings {
     }
 
     /// What is wrong with the postmaster: nobody gets the mail that everybody may send to it.
-    pub fn postmaster_problem(&self, surroundings: &Surroundings) -> Option<Problem> {
+    pub(super) fn postmaster_problem(&self, surroundings: &Surroundings) -> Option<Problem> {
         let Verdict::Reject(reply) = self.policy(surroundings).postmaster() else { return None };
         let who = match &self.postmaster.to {
             policy::Postmaster::Mailbox(local) => format!("`{local}`"),
             policy::Postmaster::Address(address) => format!("<{address}>"),
         };
         let help = "set `postmaster` to an account that gets mail, or to an address of somebody who reads it";
-        Some(Problem {
-            file: self.postmaster.file.clone(),
-            place: self.postmaster.place.clone(),
-            key: "postmaster".into(),
-            what: format!(
-                "mail for the postmaster goes to {who}, which takes none: {}",
-                reply.text
-            ),
-            help: Some(help.into()),
-        })
+        let what =
+            format!("mail for the postmaster goes to {who}, which takes none: {}", reply.text);
+        Some(self.postmaster.origin.problem("postmaster", what, help))
+    }
+
+    /// Each group of a listener that is no group of this system.
+    fn group_problems(&self, is_group: impl Fn(&str) -> bool) -> Vec<Problem> {
+        let problem = |listen: &Listen| {
+            let name = listen.socket.group.as_deref().filter(|name| !is_group(name))?;
+            let what = format!("this system has no group `{name}`");
+            let help = "`getent group` shows the groups that there are";
+            Some(listen.socket.group_origin.problem("listen.group", what, help))
+        };
+        self.listen.iter().filter_map(problem).collect()
+    }
+
+    /// Everything in these settings that does not fit this system.
+    pub fn problems_here(
+        &self,
+        surroundings: &Surroundings,
+        is_group: impl Fn(&str) -> bool,
+    ) -> Vec<Problem> {
+        self.postmaster_problem(surroundings)
+            .into_iter()
+            .chain(self.group_problems(is_group))
+            .collect()
     }
 
     /// The addresses that we listen at; where that is any, those of the machine.
@@ -153,6 +169,13 @@ impl Settings {
             losses_max: self.queue.losses_max.try_into().unwrap_or(u8::MAX),
             order: self.queue.order.of_scheduler(),
         }
+    }
+}
+
+impl Origin {
+    fn problem(&self, key: &str, what: String, help: &str) -> Problem {
+        let Origin { file, place } = self.clone();
+        Problem { file, place, key: key.into(), what, help: Some(help.into()) }
     }
 }
 

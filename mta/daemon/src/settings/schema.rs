@@ -86,13 +86,15 @@ fn hostname(top: &Scope<'_>, system: &System) -> Option<Domain> {
 }
 
 fn postmaster(top: &Scope<'_>, local: &Scope<'_>) -> Postmaster {
-    let source = top.source;
-    let span = if top.has("postmaster") { top.span("postmaster") } else { local.span("users") };
-    Postmaster {
-        to: top.text("postmaster", forms::postmaster).unwrap_or_default(),
-        file: source.file.into(),
-        place: span.map(|span| Place::of(source.text, span)),
-    }
+    let (table, name) = if top.has("postmaster") { (top, "postmaster") } else { (local, "users") };
+    let to = top.text("postmaster", forms::postmaster).unwrap_or_default();
+    Postmaster { to, origin: origin(table, name) }
+}
+
+fn origin(table: &Scope<'_>, name: &str) -> Origin {
+    let source = table.source;
+    let place = table.span(name).map(|span| Place::of(source.text, span));
+    Origin { file: source.file.into(), place }
 }
 
 fn listeners(top: &Scope<'_>, hostname: &Domain, limits: &Limits, spool: &Spool) -> Vec<Listen> {
@@ -149,6 +151,7 @@ fn socket(table: &Scope<'_>, address: &ListenAddress) -> Socket {
     Socket {
         mode: table.text("mode", forms::mode).expect("the table of knobs has a good default"),
         group: table.text("group", forms::group),
+        group_origin: origin(table, "group"),
         trusted: table.flag("trusted"),
     }
 }

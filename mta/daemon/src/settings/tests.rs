@@ -441,9 +441,20 @@ fn the_documentation_has_every_knob_and_is_current() {
 fn r221_who_may_use_a_unix_socket_is_a_setting_and_only_of_one() {
     let path = "[[listen]]\naddress = \"unix:/run/x\"\n";
     let socket = |more: &str| good(&format!("{path}{more}")).listen.remove(0).socket;
-    assert_eq!(socket(""), Socket { mode: 0o660, group: None, trusted: false });
+    assert_eq!(
+        socket(""),
+        Socket { mode: 0o660, group: None, group_origin: Origin::default(), trusted: false }
+    );
     let full = socket("mode = \"0666\"\ngroup = \"www-data\"\ntrusted = true");
-    assert_eq!(full, Socket { mode: 0o666, group: Some("www-data".into()), trusted: true });
+    assert_eq!(
+        full,
+        Socket {
+            mode: 0o666,
+            group: Some("www-data".into()),
+            group_origin: Origin::default(),
+            trusted: true
+        }
+    );
     for (more, place) in [
         ("mode = \"0868\"", "posthaste.toml:3:8: listen.mode"),
         ("mode = \"01777\"", "posthaste.toml:3:8: listen.mode"),

@@ -46,22 +46,32 @@ pub struct Settings {
     pub log: Log,
 }
 
-/// Who gets mail for the postmaster, and where the file says so. Two are equal if the same gets it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// Who gets mail for the postmaster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Postmaster {
     /// Who.
     pub to: policy::Postmaster,
+    /// The setting, or that of `local.users`, which makes one necessary.
+    pub origin: Origin,
+}
+
+/// Where a setting is written, for problems that are found after the file was read. All are equal: a
+/// setting that has only moved is the same.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Origin {
     /// The file, as it was named.
     pub file: String,
-    /// The setting, or that of `local.users`, which makes one necessary; `None`: neither is in the file.
+    /// `None`: the setting is not in the file.
     pub place: Option<Place>,
 }
 
-impl PartialEq for Postmaster {
-    fn eq(&self, other: &Postmaster) -> bool {
-        self.to == other.to
+impl PartialEq for Origin {
+    fn eq(&self, _: &Origin) -> bool {
+        true
     }
 }
+
+impl Eq for Origin {}
 
 /// One `[[listen]]`, with the limits of `[limits]` where it has none of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +103,8 @@ pub struct Socket {
     pub mode: u32,
     /// Its group, by name or number; `None` is that of the mailer.
     pub group: Option<Box<str>>,
+    /// Where `group` is set.
+    pub group_origin: Origin,
     /// Its clients may send to anywhere.
     pub trusted: bool,
 }

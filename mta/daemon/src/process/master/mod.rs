@@ -12,6 +12,8 @@ mod prepare;
 mod signals;
 
 use crate::log::Log;
+pub use ports::is_group;
+
 use children::{Children, Heard, Supplies};
 use link::control::{FromMaster, Role, ToMaster};
 use link::streams::Due;
@@ -37,11 +39,6 @@ const IDLE_WAIT: Duration = Duration::from_secs(1);
 const RELOAD_WAIT: Duration = Duration::from_secs(2);
 /// Messages of one child that are heard before the next child's turn.
 const HEARD_MAX: usize = 64;
-
-/// Whether a listener's group is known: what `posthaste check` can see of a port.
-pub fn check_socket(listen: &crate::settings::Listen) -> Result<(), impl std::error::Error> {
-    ports::group_of(listen).map(|_| ())
-}
 
 /// Runs the mailer until it is told to stop.
 pub fn run(file: PathBuf, log_format: Option<crate::settings::LogFormat>) -> ExitCode {

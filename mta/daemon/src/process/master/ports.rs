@@ -107,8 +107,16 @@ fn set_mode(socket: &OwnedFd, mode: Mode) -> Result<(), Errno> {
 /// The group of the settings, by number.
 pub fn group_of(listen: &Listen) -> Result<Option<u32>, PortError> {
     let Some(name) = &listen.socket.group else { return Ok(None) };
-    let known = name.parse().ok().or_else(|| jail::group(name));
-    known.map(Some).ok_or_else(|| PortError::NoGroup(name.clone()))
+    group_number(name).map(Some).ok_or_else(|| PortError::NoGroup(name.clone()))
+}
+
+/// Whether this is the name of a group of the system, or a number.
+pub fn is_group(name: &str) -> bool {
+    group_number(name).is_some()
+}
+
+fn group_number(name: &str) -> Option<u32> {
+    name.parse().ok().or_else(|| jail::group(name))
 }
 
 /// The same at the start, where the children of a former master may still have to end.

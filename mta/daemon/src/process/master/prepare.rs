@@ -50,8 +50,9 @@ impl Prepared {
         }
         let user = rustix::process::geteuid();
         let surroundings = Surroundings::of(&settings, (!user.is_root()).then(|| user.as_raw()));
-        if let Some(problem) = settings.postmaster_problem(&surroundings) {
-            return Err(anyhow!(render(&[problem]).trim_end().to_owned()));
+        let problems = settings.problems_here(&surroundings, ports::is_group);
+        if !problems.is_empty() {
+            return Err(anyhow!(render(&problems).trim_end().to_owned()));
         }
         Ok(Prepared { settings, surroundings })
     }
