@@ -39,7 +39,7 @@ pub struct Rules {
     /// A domain whose MX lookup says NXDOMAIN: whether its addresses are asked for, as if it had no
     /// MX record.
     pub mx_nxdomain: Choice,
-    /// Private and link-local addresses in MX records and address literals.
+    /// Private and link-local addresses in MX records and address literals. The daemon's routes lead no literal here.
     pub private_addresses: Choice,
 }
 

@@ -163,7 +163,7 @@ pub const KNOBS: &[Knob] = knobs! {
         "Postfix uses them; without a better server the mail would bounce", "\"refuse\"";
     "dns.mx_nxdomain" = "\"use\"", OneOf(&["use", "refuse"]), "a domain that does not exist by the answer about its MX: its own address is asked for, or its mail bounces",
         "some load balancers deny a name that has an address; Postfix asks", "\"refuse\"";
-    "dns.private_addresses" = "\"use\"", OneOf(&["use", "refuse"]), "private and link-local addresses in MX records and address literals; routes go anywhere, and addresses of this host are never used",
+    "dns.private_addresses" = "\"use\"", OneOf(&["use", "refuse"]), "private and link-local addresses that the DNS gives for a domain; routes go anywhere, addresses of this host are never used, and address literals that are not ours are refused without a route",
         "a domain of one's own may have a private server; where everyone outside is a stranger, refuse", "\"refuse\"";
 
     "queue.order" = "\"fair\"", OneOf(&["fair", "priority", "arrival", "destination", "modified", "id", "random", "none"]), "what goes first", "no sender and no destination keeps others waiting", "\"arrival\"";
