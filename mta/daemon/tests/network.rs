@@ -388,24 +388,32 @@ fn r211_silent_strangers_with_recipients_stop_neither_trusted_clients_nor_other_
         let reply = client.next_reply().expect("421 before the end of the connection");
         assert_eq!((reply.code, reply.enhanced()), (421, "4.4.2"), "{reply:?}");
     }
-    until("room for another stranger", || greets(port, "127.0.0.9"));
-    stranger_sends(&place);
+    let stranger = until("room for another stranger", || greeted(port, "127.0.0.9"));
+    sends(&place, stranger);
     drop((idle, silent));
     // What they held can be held again.
-    until("room for a connection", || greets(port, attackers[0]));
+    until("room for a connection", || greeted(port, attackers[0]));
     let mut again = attackers.map(|from| with_recipients_until_refused(from, port));
     again.iter_mut().for_each(|client| drop(client.ask("RSET", 250)));
     stranger_sends(&place);
     place.daemon.works();
 }
 
-fn greets(port: u16, from: &str) -> Option<()> {
-    (Client::connect_from(from, port).reply().code == 220).then_some(())
+fn greeted(port: u16, from: &str) -> Option<Client> {
+    let mut client = Client::connect_from(from, port);
+    (client.reply().code == 220).then_some(client)
 }
 
 /// A stranger of another network than the others' delivers a message.
 fn stranger_sends(place: &Place) {
-    let (user, mut client) = (token("r211"), Client::stranger(place.daemon.port));
+    let stranger = greeted(place.daemon.port, "127.0.0.9").expect("220 for a stranger");
+    sends(place, stranger);
+}
+
+/// A client that has been greeted delivers a message.
+fn sends(place: &Place, mut client: Client) {
+    let user = token("r211");
+    client.ask("EHLO stranger.test", 250);
     client.envelope("a@stranger.test", &format!("{user}@local.test"));
     client.ask("DATA", 354);
     client.send(format!("Subject: {user}\r\n\r\nx\r\n.\r\n"));
