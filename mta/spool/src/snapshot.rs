@@ -43,6 +43,9 @@ pub(crate) struct Making {
     after: u64,
     /// Ids above this came later and are in the log.
     end: u64,
+    /// The slice that is asked for has every message whose record is durable up to this one. What becomes durable
+    /// before the caller answers is not in it, whatever its id.
+    position: u64,
     stage: Awaits,
     /// All records up to this must be durable before it is complete,
     needs: u64,
@@ -207,7 +210,7 @@ impl Spool {
         };
         let (stage, end) = (Awaits::Allocate, self.last_message);
         self.snapshots.making =
-            Some(Making { header, after: 0, end, stage, needs: 0, needs_ticket: 0 });
+            Some(Making { header, after: 0, end, position: 0, stage, needs: 0, needs_ticket: 0 });
         Some(())
     }
 
@@ -232,6 +235,7 @@ impl Spool {
 
     /// Asks the caller for the next slice, or ends with the table.
     fn ask_slice(&mut self) {
+        let position = self.frontier();
         let Some(making) = self.snapshots.making.as_mut() else { return };
         let (after, end) = (making.after, making.end);
         if after == end {
@@ -248,13 +252,13 @@ impl Spool {
         };
         let (generation, number) = (making.header.generation, making.header.slices);
         making.stage = Awaits::ExpectBlobs;
+        making.position = position;
         let slice = SnapshotSlice { generation, number, after, through, messages };
         self.outputs.push_back(Output::SnapshotWanted(slice));
     }
 
     /// The answer to [`Output::SnapshotWanted`]: the state of those messages that are still there.
     pub fn snapshot_slice(&mut self, slice: SnapshotSlice, mut blobs: Vec<(MessageId, Vec<u8>)>) {
-        let frontier = self.frontier();
         let last_record = self.last_record;
         let ending = self.ending();
         let Some(making) = self.snapshots.making.as_mut() else { return };
@@ -289,7 +293,7 @@ impl Spool {
         let header = SliceHeader {
             length: 0,
             generation: slice.generation,
-            position: frontier,
+            position: making.position,
             after: slice.after,
             through: slice.through,
             number: slice.number,

@@ -4,6 +4,7 @@
 
 mod support;
 
+use mail::Change;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use support::{Ledger, Machine, settings};
 use world::sim::Disk;
@@ -89,6 +90,45 @@ fn r222_slices_that_end_early_leave_no_message_out() {
     })
     .unwrap();
     assert!(told.iter().eq(machine.ledger.sent.keys()) && report.snapshot > 0);
+}
+
+/// The caller answers late: records of what it still has to tell go first.
+#[test]
+fn what_becomes_durable_while_a_slice_is_waited_for_is_not_taken_for_a_part_of_it() {
+    let disk = Disk::new(5);
+    let mut machine = Machine::open(&disk, settings(2), Ledger::default(), 5).unwrap();
+    let body = machine.body(100);
+    let first = machine.accept(body.clone()).unwrap();
+    machine.settle();
+    let second = machine.accept(body.clone()).unwrap();
+    machine.snapshots = false;
+    machine.spool.snapshot_now();
+    while machine.held_slice.is_none() {
+        assert!(machine.step_background(), "the slice is asked for");
+    }
+    // Two become durable, of which one has got its id before the snapshot was begun; the first one ends.
+    let third = machine.accept(body).unwrap();
+    machine.change(Change::Retire { message: first });
+    machine.settle();
+    machine.snapshots = true;
+    let slice = machine.held_slice.take().unwrap();
+    assert_eq!(slice.messages, [first]);
+    machine.answer(slice);
+    for _ in 0..5_000 {
+        machine.step();
+    }
+    disk.cut();
+    disk.power_on();
+    let mut told = Vec::new();
+    let (_, report) = spool::open(&disk, settings(2), 7, &mut |replay| match replay {
+        spool::Replay::Snapshot { message, .. } | spool::Replay::Accepted { message, .. } => {
+            told.push(message);
+        }
+        spool::Replay::Change(_) => {}
+    })
+    .unwrap();
+    assert_eq!(told, [second, third]);
+    assert_eq!(report.snapshot, 1);
 }
 
 #[test]

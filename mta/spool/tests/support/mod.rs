@@ -12,8 +12,8 @@ use mail::{
 };
 use serde::{Deserialize, Serialize};
 use spool::{
-    Alarm, Class, Group, Io, IoDone, NewMessage, OpenReport, Output, Replay, Settings, Spool,
-    Ticket, Work,
+    Alarm, Class, Group, Io, IoDone, NewMessage, OpenReport, Output, Replay, Settings,
+    SnapshotSlice, Spool, Ticket, Work,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -104,6 +104,8 @@ pub struct Machine {
     pub refused: u64,
     /// Held back: snapshots asked for by the spool are answered.
     pub snapshots: bool,
+    /// The slice that was asked for while they were held back.
+    pub held_slice: Option<SnapshotSlice>,
     /// Slices end after this number of messages, as if their state were long.
     pub slice_messages_max: usize,
 }
@@ -181,6 +183,7 @@ impl Machine {
             durable: 0,
             refused: 0,
             snapshots: true,
+            held_slice: None,
             slice_messages_max: usize::MAX,
         })
     }
@@ -214,17 +217,22 @@ impl Machine {
                 Output::Alarm(alarm) => self.alarms.push(alarm),
                 Output::SnapshotWanted(mut slice) => {
                     slice.end_after(self.slice_messages_max);
-                    // One that we have ended already is not there any more.
-                    let blob = |id: &MessageId| {
-                        Some((*id, postcard::to_stdvec(self.states.get(id)?).unwrap()))
-                    };
-                    let blobs = slice.messages.iter().filter_map(blob).collect();
                     if self.snapshots {
-                        self.spool.snapshot_slice(slice, blobs);
+                        self.answer(slice);
+                    } else {
+                        self.held_slice = Some(slice);
                     }
                 }
             }
         }
+    }
+
+    /// Gives the spool a slice of a snapshot.
+    pub fn answer(&mut self, slice: SnapshotSlice) {
+        // One that we have ended already is not there any more.
+        let blob = |id: &MessageId| Some((*id, postcard::to_stdvec(self.states.get(id)?).unwrap()));
+        let blobs = slice.messages.iter().filter_map(blob).collect();
+        self.spool.snapshot_slice(slice, blobs);
     }
 
     /// Executes one part of one I/O, chosen by chance: writes and syncs of commits interleave as
