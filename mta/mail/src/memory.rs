@@ -5,15 +5,22 @@
 use crate::{Address, Envelope, Recipient, ReversePath};
 
 /// Bytes that an allocation of `bytes` takes: rounded up to the size classes of jemalloc, which this mailer uses (16 bytes
-/// apart up to 128, then four classes for each doubling).
+/// apart up to 128, then four classes for each doubling), and from 16 KiB on with the page that jemalloc adds to each so
+/// that not all of them begin at the same place of the processor's cache.
 pub const fn allocation_bytes(bytes: usize) -> usize {
     match bytes {
         0 => 0,
         1..=8 => 8,
         9..=128 => bytes.next_multiple_of(16),
-        _ => bytes.next_multiple_of(bytes.next_power_of_two() / 8),
+        _ => {
+            let class = bytes.next_multiple_of(bytes.next_power_of_two() / 8);
+            if class < LARGE_BYTES_MIN { class } else { class + PAGE_BYTES }
+        }
     }
 }
+
+const LARGE_BYTES_MIN: usize = 16 << 10;
+const PAGE_BYTES: usize = 4 << 10;
 
 impl Address {
     /// Bytes that the texts of this address take, without the address itself.
@@ -66,7 +73,9 @@ mod tests {
             (257, 320),
             (1_024, 1_024),
             (1_025, 1_280),
-            (70_000, 80 << 10),
+            (14_000, 14 << 10),
+            (LARGE_BYTES_MIN, LARGE_BYTES_MIN + PAGE_BYTES),
+            (70_000, 84 << 10),
         ];
         for (bytes, class) in cases {
             assert_eq!(allocation_bytes(bytes), class, "{bytes}");

@@ -8,7 +8,7 @@ use super::body::Body;
 use super::clock::Clock;
 use super::rcpt::Seen;
 use super::{Event, Server, Verdict};
-use mail::{Durable, Enhanced, Instant, Now, Protocol, Reply};
+use mail::{Durable, Enhanced, Instant, Now, Protocol, Reply, allocation_bytes};
 use std::sync::Arc;
 
 /// The receiving end of one connection.
@@ -312,7 +312,7 @@ impl Session {
 
     /// The part of [`Session::memory_bytes`] that the beginning of a command and waiting replies take.
     pub fn buffer_bytes(&self) -> usize {
-        self.line.capacity() + self.output.capacity()
+        allocation_bytes(self.line.capacity()) + allocation_bytes(self.output.capacity())
     }
 
     /// Nothing more will be read.
