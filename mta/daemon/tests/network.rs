@@ -447,6 +447,52 @@ fn connections_until_refused(port: u16, mut from: impl FnMut() -> String) -> Vec
     open
 }
 
+#[test]
+fn r211_recipients_of_changing_sizes_that_are_given_up_leave_no_holes() {
+    const SETTING: u64 = 24 << 20;
+    const BESIDE: u64 = 6 << 20;
+    let tables = format!(
+        "[processes]\nreceive = 1\n[limits]\nsession_memory_bytes_max = {SETTING}\n\
+         connections = 2000\nrefusals_max = 1000000\n"
+    );
+    let place = start(tables);
+    place.daemon.works();
+    let receive = place.daemon.pids_of("receive")[0];
+    let before = rss_anon(receive).unwrap();
+    let mut clients: Vec<Client> = (0..10).map(|_| Client::ready(place.daemon.port)).collect();
+    for client in &mut clients {
+        client.ask("MAIL FROM:<a@client.test>", 250);
+    }
+    for orcpt in [480, 230, 110, 400, 60, 300] {
+        let orcpt = "y".repeat(orcpt);
+        let mut refused = false;
+        for round in 0.. {
+            for (number, client) in clients.iter_mut().enumerate() {
+                let line = |n| {
+                    format!("RCPT TO:<{number}x{round}x{n}@local.test> ORCPT=rfc822;{orcpt}\r\n")
+                };
+                client.send((0..10).map(line).collect::<String>());
+            }
+            for client in &mut clients {
+                for _ in 0..10 {
+                    refused |= client.reply().code != 250;
+                }
+            }
+            if refused {
+                break;
+            }
+        }
+        // The first client keeps recipients that were allocated between those of all others.
+        for client in &mut clients[1..] {
+            client.ask("RSET", 250);
+            client.ask("MAIL FROM:<a@client.test>", 250);
+        }
+        let grown = rss_anon(receive).unwrap().saturating_sub(before);
+        assert!(grown <= SETTING + BESIDE, "{grown} bytes with ORCPT of {}", orcpt.len());
+    }
+    place.daemon.works();
+}
+
 /// Names recipients of the longest kind until there is no room for more; how many were accepted.
 fn recipients_until_refused(client: &mut Client) -> u64 {
     let orcpt = "y".repeat(490);

@@ -23,10 +23,40 @@ pub fn encode<H: Serialize>(header: &H, tail: &[u8]) -> Result<Bytes, LinkError>
     if tail.len() > FRAME_BYTES_MAX {
         return Err(LinkError::FrameTooLong);
     }
-    let mut out = Vec::with_capacity(LENGTH_BYTES + 128 + tail.len());
-    out.extend_from_slice(&[0; LENGTH_BYTES]);
-    let mut out = postcard::to_extend(header, out).expect("our own headers always encode");
+    let mut out = begun(header, tail.len());
     out.extend_from_slice(tail);
+    finished(out)
+}
+
+/// The same for a header that ends in a list, which is empty in `header`. The list's `count` elements
+/// have been encoded before: they are in `parts`, with `parts_bytes` at most.
+pub(crate) fn encode_with_list<'a, H: Serialize>(
+    header: &H,
+    count: usize,
+    parts: impl Iterator<Item = &'a [u8]>,
+    parts_bytes: usize,
+    tail: &[u8],
+) -> Result<Bytes, LinkError> {
+    if parts_bytes + tail.len() > FRAME_BYTES_MAX {
+        return Err(LinkError::FrameTooLong);
+    }
+    let mut out = begun(header, parts_bytes + tail.len());
+    let empty = out.pop();
+    debug_assert_eq!(empty, Some(0), "the header ends in an empty list");
+    let mut out = postcard::to_extend(&count, out).expect("a number always encodes");
+    parts.for_each(|part| out.extend_from_slice(part));
+    out.extend_from_slice(tail);
+    finished(out)
+}
+
+/// A frame with its header, and with room for so many bytes more.
+fn begun<H: Serialize>(header: &H, more: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(LENGTH_BYTES + 128 + more);
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
+    postcard::to_extend(header, out).expect("our own headers always encode")
+}
+
+fn finished(mut out: Vec<u8>) -> Result<Bytes, LinkError> {
     let length = out.len() - LENGTH_BYTES;
     if length > FRAME_BYTES_MAX {
         return Err(LinkError::FrameTooLong);

@@ -18,6 +18,7 @@ pub mod bounds;
 pub mod control;
 pub mod frame;
 pub mod receive;
+pub mod recipients;
 pub mod send;
 pub mod streams;
 

@@ -12,6 +12,7 @@
 //! more than the credit and one hand-over, however many sessions there are.
 
 use crate::bounds::{PIECE_BYTES_MAX, RECIPIENTS_BYTES_MAX, recipient_bytes};
+use crate::recipients::Recipients;
 use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
 use mail::{Durable, Envelope, Instant, MessageId, TransactionId};
@@ -164,9 +165,13 @@ impl Transaction {
 }
 
 /// What the end of a body costs of the credit: both ends count alike.
-fn accept_cost(envelope: &Envelope, last: usize) -> u64 {
-    let recipients: usize = envelope.recipients.iter().map(recipient_bytes).sum();
+fn accept_cost(recipients: usize, last: usize) -> u64 {
     (recipients + last) as u64 + TRANSACTION_COST_BYTES
+}
+
+/// What the recipients of an envelope count for.
+fn recipients_bytes(envelope: &Envelope) -> usize {
+    envelope.recipients.iter().map(recipient_bytes).sum()
 }
 
 /// The receiving process's end.
@@ -282,9 +287,22 @@ impl ReceiverEnd {
     }
 
     /// Hands over the end of a body and its envelope; the answer comes as an event.
-    pub fn accept(&mut self, number: u64, envelope: Envelope, last: &[u8]) {
+    pub fn accept(&mut self, number: u64, mut envelope: Envelope, last: &[u8]) {
+        let recipients = std::mem::take(&mut envelope.recipients);
+        self.accept_encoded(number, envelope, &recipients.iter().collect(), last);
+    }
+
+    /// The same for an envelope whose recipients have been encoded before; its own list is empty.
+    pub fn accept_encoded(
+        &mut self,
+        number: u64,
+        envelope: Envelope,
+        recipients: &Recipients,
+        last: &[u8],
+    ) {
         let transaction = self.transactions.entry(number).or_default();
-        let cost = accept_cost(&envelope, last.len());
+        let bytes = recipients.frame_bytes();
+        let cost = accept_cost(bytes, last.len());
         let too_large = (cost > HAND_OVER_COST_BYTES_MAX).then_some(Refusal::TooLarge);
         let broken = transaction.broken.then(|| transaction.refused.unwrap_or(Refusal::Trouble));
         if let Some(refusal) = broken.or(too_large) {
@@ -292,7 +310,9 @@ impl ReceiverEnd {
         }
         let checksum = crc32c::crc32c_append(transaction.checksum, last);
         let header = ToQueue::Accept { number, checksum, envelope: Box::new(envelope) };
-        let Ok(frame) = frame::encode(&header, last) else {
+        let blocks = recipients.blocks();
+        let Ok(frame) = frame::encode_with_list(&header, recipients.len(), blocks, bytes, last)
+        else {
             return self.refuse(number, Refusal::TooLarge);
         };
         transaction.whole = (transaction.cost == 0).then(|| frame.clone());
@@ -581,7 +601,7 @@ impl QueueEnd {
                 self.drop_bytes(bytes.len() as u64);
             }
             ToQueue::Accept { number, envelope, .. } if self.dropped.remove(&number) => {
-                self.drop_bytes(accept_cost(&envelope, bytes.len()));
+                self.drop_bytes(accept_cost(recipients_bytes(&envelope), bytes.len()));
             }
             ToQueue::Unstage { number } if self.dropped.remove(&number) => {}
             ToQueue::Stage { number } => {
@@ -590,7 +610,7 @@ impl QueueEnd {
                 self.events.push_back(QueueEvent::Stage { transaction, bytes });
             }
             ToQueue::Accept { number, checksum, envelope } => {
-                let cost = accept_cost(&envelope, bytes.len());
+                let cost = accept_cost(recipients_bytes(&envelope), bytes.len());
                 let found = self.stage(number, &bytes, cost)?;
                 if found != checksum {
                     return Err(LinkError::Garbage);
@@ -626,7 +646,8 @@ impl QueueEnd {
                 bytes > 0 && bytes <= PIECE_BYTES_MAX && room && !ended(number)
             }
             ToQueue::Accept { number, envelope, .. } => {
-                let fits = accept_cost(envelope, bytes) <= HAND_OVER_COST_BYTES_MAX;
+                let cost = accept_cost(recipients_bytes(envelope), bytes);
+                let fits = cost <= HAND_OVER_COST_BYTES_MAX;
                 fits && !ended(number) && envelope.is_sound()
             }
             ToQueue::Unstage { number } => !ended(number),
@@ -1069,6 +1090,26 @@ mod tests {
                 None => return envelope,
             }
             envelope.recipients.push(recipient);
+        }
+    }
+
+    #[test]
+    fn r211_recipients_encoded_before_make_the_frame_of_the_whole_envelope() {
+        for count in [1, 2, 127, 128, 300] {
+            let mut whole = envelope();
+            let first = whole.recipients[0].clone();
+            whole.recipients = vec![first; count];
+            let header = |envelope: Envelope| ToQueue::Accept {
+                number: 3,
+                checksum: 5,
+                envelope: Box::new(envelope),
+            };
+            let recipients: Recipients = whole.recipients.iter().collect();
+            let bytes = recipients.frame_bytes();
+            let empty = header(Envelope { recipients: Vec::new(), ..whole.clone() });
+            let made =
+                frame::encode_with_list(&empty, count, recipients.blocks(), bytes, b"the end");
+            assert_eq!(made, frame::encode(&header(whole), b"the end"), "{count}");
         }
     }
 

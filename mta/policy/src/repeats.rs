@@ -4,6 +4,7 @@
 
 use crate::{Policy, Postmaster};
 use mail::{Address, Domain};
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
@@ -27,36 +28,38 @@ impl Repeats {
     pub const ENTRY_BYTES_MAX: usize = 40;
 
     /// Whether `address` is the mailbox of one of the recipients accepted `before`, which are asked for
-    /// by their places. If it is not, the caller puts it at the place `count`.
-    pub fn had<'a>(
+    /// by their places. If it is not, the caller puts it at the place `next`: 0 for the first recipient only.
+    pub fn had<A: Borrow<Address>>(
         &mut self,
         policy: &Policy,
         address: &Address,
-        count: usize,
-        before: impl Fn(usize) -> &'a Address,
+        next: usize,
+        before: impl Fn(usize) -> A,
     ) -> bool {
-        if count == 0 {
+        if next == 0 {
             return false;
         }
         if !self.first_entered {
             self.first_entered = true;
-            self.find_or_enter(policy, before(0), 0, &before);
+            self.find_or_enter(policy, before(0).borrow(), 0, &before);
         }
-        self.find_or_enter(policy, address, count, before)
+        self.find_or_enter(policy, address, next, before)
     }
 
     /// Whether the mailbox is known; if it is not, it is remembered at this place.
-    fn find_or_enter<'a>(
+    fn find_or_enter<A: Borrow<Address>>(
         &mut self,
         policy: &Policy,
         address: &Address,
         at: usize,
-        before: impl Fn(usize) -> &'a Address,
+        before: impl Fn(usize) -> A,
     ) -> bool {
         let Some(mailbox) = Mailbox::of(policy, address) else { return false };
         let hash = self.key.hash_one(&mailbox);
         match self.places.get(&hash) {
-            Some(&place) => Mailbox::of(policy, before(place as usize)).as_ref() == Some(&mailbox),
+            Some(&place) => {
+                Mailbox::of(policy, before(place as usize).borrow()).as_ref() == Some(&mailbox)
+            }
             None => {
                 self.places.insert(hash, u32::try_from(at).unwrap_or(u32::MAX));
                 false

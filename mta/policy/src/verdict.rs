@@ -136,11 +136,15 @@ impl Policy {
     /// Whether one of these recipients has had the message, as it says itself (`names`): only recipients
     /// whose mail process local delivers count, since it writes `Delivered-To`. Refused at the end of data, as
     /// delivery would fail: a failure after the `250` would send the message to a sender who may be forged.
-    pub fn is_loop(&self, recipients: &[Recipient], names: impl Fn(&str) -> bool) -> bool {
+    pub fn is_loop(
+        &self,
+        mut recipients: impl Iterator<Item = Recipient>,
+        names: impl Fn(&str) -> bool,
+    ) -> bool {
         let had = |recipient: &Recipient| names(recipient.address.as_str());
         let here =
             |recipient: &Recipient| self.routes.next_hop_of(&recipient.address) == NextHop::Local;
-        recipients.iter().any(|recipient| had(recipient) && here(recipient))
+        recipients.any(|recipient| had(&recipient) && here(&recipient))
     }
 
     /// Whether mail for this domain is delivered here, if anybody in it gets mail. Of the machine's own name this
@@ -359,7 +363,7 @@ pub(crate) mod tests {
             (&["ann@local.test"], false),
             (&["joe@elsewhere.example", "ann@local.test"], false),
         ] {
-            assert_eq!(policy.is_loop(&recipients(texts), names), expected, "{texts:?}");
+            assert_eq!(policy.is_loop(recipients(texts).into_iter(), names), expected, "{texts:?}");
         }
     }
 

@@ -8,6 +8,7 @@ use crate::house::{BUILD, House, RECEIVER, carry, domain, routes};
 use crate::meter::{Meter, Part, outside};
 use bytes::BytesMut;
 use link::receive::{ReceiverEnd, ReceiverEvent};
+use link::recipients::Recipients;
 use mail::{Durable, Envelope, Now, Origin, Recipient};
 use policy::{Accounts, Mailboxes, Names, Policy, Postmaster, Repeats};
 use smtp::server::{self, BodyEnd, Event, Mail, Server, Session, Verdict};
@@ -40,7 +41,7 @@ pub struct Guest {
 struct Transaction {
     number: u64,
     mail: Mail,
-    recipients: Vec<Recipient>,
+    recipients: Recipients,
     repeats: Repeats,
     handed_over: bool,
 }
@@ -116,7 +117,7 @@ impl Receive {
             Event::Mail(mail) => {
                 let number = self.next_number;
                 self.next_number += 1;
-                let recipients = Vec::new();
+                let recipients = Recipients::default();
                 let repeats = Repeats::default();
                 let transaction =
                     Transaction { number, mail, recipients, repeats, handed_over: false };
@@ -128,9 +129,9 @@ impl Receive {
                 if let Some(transaction) = &mut guest.transaction {
                     let recipient = self.policy.as_delivered(recipient);
                     let (before, address) = (&transaction.recipients, &recipient.address);
-                    let place = |at: usize| &before[at].address;
-                    if !transaction.repeats.had(&self.policy, address, before.len(), place) {
-                        transaction.recipients.push(recipient);
+                    let (next, place) = (before.next_place(&recipient), |at| before.address_at(at));
+                    if !transaction.repeats.had(&self.policy, address, next, place) {
+                        transaction.recipients.push(&recipient);
                     }
                 }
                 guest.session.answer(verdict, now);
@@ -172,9 +173,9 @@ impl Receive {
             smtputf8: mail.smtputf8,
             origin,
             arrived: now.wall,
-            recipients,
+            recipients: Vec::new(),
         };
-        self.end.accept(transaction.number, envelope, &end.tail);
+        self.end.accept_encoded(transaction.number, envelope, &recipients, &end.tail);
     }
 
     /// What has gathered for the queue process reaches it.

@@ -10,7 +10,8 @@ use super::{SCRATCH_BYTES, Shared};
 use crate::log::Verb;
 use link::bounds::recipient_bytes;
 use link::receive::Refusal;
-use mail::{Address, Durable, Enhanced, Envelope, Now, Origin, Recipient, Reply, allocation_bytes};
+use link::recipients::Recipients;
+use mail::{Durable, Enhanced, Envelope, Now, Origin, Recipient, Reply};
 use policy::{Client, Policy, Repeats};
 use smtp::server::{BodyEnd, DeliveredTo, Event, Mail, Server, Session, Verdict};
 use std::future::{Future, poll_fn};
@@ -75,62 +76,38 @@ struct Transaction {
     number: u64,
     staged: bool,
     mail: Mail,
-    recipients: Vec<Recipient>,
-    /// What they take, the list included.
-    recipients_bytes: usize,
-    /// What they take in the frame to queue, which is bounded.
-    encoded_bytes: usize,
+    recipients: Recipients,
     repeats: Repeats,
 }
 
 impl Transaction {
     fn new(number: u64, mail: Mail) -> Transaction {
-        let (recipients, repeats) = (Vec::new(), Repeats::default());
-        Transaction {
-            number,
-            staged: false,
-            mail,
-            recipients,
-            recipients_bytes: 0,
-            encoded_bytes: 0,
-            repeats,
-        }
+        let (recipients, repeats) = (Recipients::default(), Repeats::default());
+        Transaction { number, staged: false, mail, recipients, repeats }
     }
 
-    /// What one recipient more takes.
+    /// What its recipients take.
+    fn memory_bytes(&self, lmtp: bool) -> usize {
+        self.recipients.memory_bytes() + self.recipients.len() * each_bytes(lmtp)
+    }
+
+    /// Upper bound on what one recipient more takes.
     fn growth_bytes(&self, recipient: &Recipient, lmtp: bool) -> usize {
-        let list = |capacity: usize| allocation_bytes(capacity * size_of::<Recipient>());
-        let capacity = self.recipients.capacity();
-        let growth = match self.recipients.len() == capacity {
-            true => list(grown(capacity)) - list(capacity),
-            false => 0,
-        };
-        let reply = if lmtp { LMTP_REPLY_BYTES } else { 0 };
-        let own = recipient.memory_bytes() - size_of::<Recipient>();
-        own + growth + reply + Repeats::ENTRY_BYTES_MAX
+        self.recipients.growth_bytes(recipient) + each_bytes(lmtp)
     }
 
-    /// Whether a mailbox of ours is a recipient already, in whatever spelling: it gets one copy, with the
-    /// parameters of the first time. If it is none yet, `push` has to follow.
-    fn had(&mut self, policy: &Policy, address: &Address) -> bool {
-        let before = &self.recipients;
-        self.repeats.had(policy, address, before.len(), |at| &before[at].address)
-    }
-
-    fn push(&mut self, recipient: Recipient, bytes: usize) {
-        let capacity = self.recipients.capacity();
-        if self.recipients.len() == capacity {
-            self.recipients.reserve_exact(grown(capacity) - capacity);
-        }
-        self.encoded_bytes += recipient_bytes(&recipient);
-        self.recipients.push(recipient);
-        self.recipients_bytes += bytes;
+    /// Whether the mailbox of ours that a recipient means is a recipient already, in whatever spelling: it gets
+    /// one copy, with the parameters of the first time. If it is none yet, `push` has to follow.
+    fn had(&mut self, policy: &Policy, recipient: &Recipient) -> bool {
+        let place = self.recipients.next_place(recipient);
+        let before = |place| self.recipients.address_at(place);
+        self.repeats.had(policy, &recipient.address, place, before)
     }
 }
 
-/// The next capacity of a list: half as much again, so that no list of a session takes much more than it holds.
-fn grown(capacity: usize) -> usize {
-    (capacity + capacity / 2).max(capacity + 4)
+/// What a recipient takes beside itself.
+fn each_bytes(lmtp: bool) -> usize {
+    Repeats::ENTRY_BYTES_MAX + if lmtp { LMTP_REPLY_BYTES } else { 0 }
 }
 
 enum Next {
@@ -204,7 +181,8 @@ impl Conversation {
 
     /// Tells the sum of all sessions what this one holds.
     fn count(&mut self) {
-        let recipients = self.transaction.as_ref().map_or(0, |t| t.recipients_bytes);
+        let lmtp = self.session.server().settings().lmtp;
+        let recipients = self.transaction.as_ref().map_or(0, |one| one.memory_bytes(lmtp));
         let replies_and_line = self.session.buffer_bytes();
         let more = self.session.memory_bytes() - replies_and_line + recipients;
         self.memory.is_now(session_bytes(replies_and_line + self.kept.capacity(), more));
@@ -426,7 +404,7 @@ impl Conversation {
 
     fn rcpt(&mut self, recipient: Recipient) {
         let encoded_bytes = recipient_bytes(&recipient);
-        let before = self.transaction.as_ref().map_or(0, |transaction| transaction.encoded_bytes);
+        let before = self.transaction.as_ref().map_or(0, |one| one.recipients.frame_bytes());
         if before + encoded_bytes > self.shared.recipients_bytes_max.get() {
             return self.answer(Verdict::Defer(recipients_too_long()));
         }
@@ -467,8 +445,8 @@ impl Conversation {
         let recipient = policy.as_delivered(recipient);
         let bytes = transaction.growth_bytes(&recipient, self.session.server().settings().lmtp);
         let room = self.memory.has_room(bytes, self.shared.promises.held_bytes());
-        if room && !transaction.had(&policy, &recipient.address) {
-            transaction.push(recipient, bytes);
+        if room && !transaction.had(&policy, &recipient) {
+            transaction.recipients.push(&recipient);
         }
         room
     }
@@ -481,8 +459,8 @@ impl Conversation {
     async fn data(&mut self) -> Result<()> {
         self.count();
         let Some(transaction) = &self.transaction else { return Ok(()) };
-        // A full piece of the body, and the envelope once more when it is handed over.
-        if !self.has_room(SCRATCH_BYTES + transaction.recipients_bytes) {
+        // A full piece of the body, and the recipients once more when they are handed over.
+        if !self.has_room(SCRATCH_BYTES + transaction.recipients.frame_bytes()) {
             self.answer_full();
             return Ok(());
         }
@@ -547,9 +525,9 @@ impl Conversation {
             return Ok(Next::GoOn);
         }
         let arrival = Arrival::of(&transaction, end.bytes);
-        let envelope = self.envelope(transaction, end.eight_bit);
-        let waiting = self.shared.promises.accept(number, envelope, &end.tail);
-        drop(end);
+        let (envelope, recipients) = self.envelope(transaction, end.eight_bit);
+        let waiting = self.shared.promises.accept(number, envelope, &recipients, &end.tail);
+        drop((recipients, end));
         self.count();
         let began = self.now.monotonic;
         let answer = poll_fn(|context| waiting.poll(context)).await;
@@ -575,7 +553,8 @@ impl Conversation {
 
     fn has_gone_in_a_circle(&self, transaction: &Transaction, seen: &DeliveredTo) -> bool {
         let policy = self.shared.policy.borrow();
-        !seen.is_empty() && policy.is_loop(&transaction.recipients, |address| seen.names(address))
+        !seen.is_empty()
+            && policy.is_loop(transaction.recipients.iter(), |address| seen.names(address))
     }
 
     /// Refuses a message that its recipient has had: nobody else hears of it.
@@ -609,10 +588,11 @@ impl Conversation {
         self.promised = true;
     }
 
-    fn envelope(&self, transaction: Transaction, eight_bit: bool) -> Envelope {
+    /// The envelope without its recipients, and these.
+    fn envelope(&self, transaction: Transaction, eight_bit: bool) -> (Envelope, Recipients) {
         let Transaction { mail, recipients, .. } = transaction;
         let body = mail.body.with_bytes(eight_bit);
-        Envelope {
+        let envelope = Envelope {
             sender: mail.sender,
             ret: mail.ret,
             envid: mail.envid,
@@ -624,8 +604,9 @@ impl Conversation {
                 protocol: mail.protocol,
             },
             arrived: self.now.wall,
-            recipients,
-        }
+            recipients: Vec::new(),
+        };
+        (envelope, recipients)
     }
 
     fn give_up(&mut self) {

@@ -5,6 +5,7 @@
 
 use crate::io::stream::Stream;
 use link::receive::{ReceiverEnd, ReceiverEvent, Refusal, SessionMemory};
+use link::recipients::Recipients;
 use link::streams::Presence;
 use mail::{Durable, Envelope, Instant};
 use std::cell::{Cell, RefCell};
@@ -166,12 +167,18 @@ impl Promises {
         self.output.notify_one();
     }
 
-    /// Hands over the rest and the envelope; what becomes of it is to be waited for.
-    pub fn accept(self: &Rc<Self>, number: u64, envelope: Envelope, last: &[u8]) -> Waiting {
+    /// Hands over the rest, the envelope and its recipients; what becomes of it is to be waited for.
+    pub fn accept(
+        self: &Rc<Self>,
+        number: u64,
+        envelope: Envelope,
+        recipients: &Recipients,
+        last: &[u8],
+    ) -> Waiting {
         let since = self.now();
         self.waiting.borrow_mut().insert(number, Slot::default());
         self.since.borrow_mut().insert((since, number));
-        self.end.borrow_mut().accept(number, envelope, last);
+        self.end.borrow_mut().accept_encoded(number, envelope, recipients, last);
         self.dispatch();
         self.output.notify_one();
         Waiting { promises: self.clone(), since, number }
