@@ -34,8 +34,8 @@ pub(crate) struct Senders {
     waiting: BTreeMap<(Role, AttemptId), (Attempt, NextHop)>,
     /// Attempts whose stream has ended, until their process tells what it still has.
     orphans: BTreeMap<SenderKey, Orphans>,
-    /// Results of each process that have become durable, the newest. It may not have heard so.
-    settled: BTreeMap<SenderKey, BTreeSet<u64>>,
+    /// Results of each process that have become durable, the newest last. It may not have heard so.
+    settled: BTreeMap<SenderKey, VecDeque<u64>>,
     /// Seals attempts: the same in each life of the queue process.
     seal_key: [u64; 2],
     /// When durable results that nothing else went along with are told.
@@ -251,9 +251,7 @@ impl Senders {
     pub fn recorded(&mut self, key: SenderKey, attempts: Vec<u64>, now: Instant) {
         let settled = self.settled.entry(key).or_default();
         settled.extend(&attempts);
-        while settled.len() > SETTLED_KEPT {
-            settled.pop_first();
-        }
+        settled.drain(..settled.len().saturating_sub(SETTLED_KEPT));
         let Some(sender) = self.ends.get_mut(&key) else { return };
         sender.recorded.extend(attempts);
         if sender.recorded.len() >= RECORDED_MAX {
@@ -633,6 +631,6 @@ mod tests {
         }
         let kept = &senders.settled[&key];
         assert_eq!(kept.len(), SETTLED_KEPT);
-        assert_eq!(kept.last(), Some(&(2 * SETTLED_KEPT as u64 - 1)));
+        assert_eq!(kept.back(), Some(&(2 * SETTLED_KEPT as u64 - 1)));
     }
 }
