@@ -11,6 +11,9 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// What jemalloc reads when it starts (jemalloc(3), TUNING). One arena, since a process has one
 /// thread that works and some that wait for the disk; things up to 64 KiB, a staged piece, from the
-/// thread's cache; no pages of 2 MiB, which a process that holds ten sessions would pay for.
+/// thread's cache; free pages go back to the kernel after a second instead of ten, because clients who
+/// fill the memory of sessions and give it up again would else have it twice; no pages of 2 MiB, which a
+/// process that holds ten sessions would pay for.
 #[unsafe(export_name = "_rjem_malloc_conf")]
-static SETTINGS: &[u8; 59] = b"narenas:1,tcache_max:65536,thp:never,metadata_thp:disabled\0";
+static SETTINGS: &[u8; 79] =
+    b"narenas:1,tcache_max:65536,dirty_decay_ms:1000,thp:never,metadata_thp:disabled\0";
