@@ -197,9 +197,6 @@ def route(port):
     return f'[[route]]\ndomain = "*.sink.test"\nto = "smtp:127.0.0.1:{port}"\n'
 
 
-STRANGERS = '[relay]\nfrom = ["192.0.2.1/32"]\n'
-
-
 def idle():
     """10,000 idle connections, greeted | limits.connections = 20000, session_memory_bytes_max = 256MiB"""
     mailer = Mailer("idle", "")
@@ -210,21 +207,51 @@ def idle():
     return mailer, f"{len(kept)} connections"
 
 
-def recipients():
-    """strangers name recipients with the longest ORCPT until 452 | limits.session_memory_bytes_max = 256MiB"""
-    mailer = Mailer("recipients", STRANGERS + "[limits]\nstranger_recipients_max = 50000\nconnections_per_client = 1000\n")
+LONG = " ORCPT=rfc822;" + "y" * 480
+NAMES = [f"u{number:06}{'x' * 50}@mx.local.test" for number in range(50_000)]
+BOTH = '[relay]\nfrom = ["127.0.0.1/32"]\n[limits]\nstranger_recipients_max = 50000\nconnections_per_client = 1000\n'
+
+
+def named(mailer, sources):
+    """Recipients that clients at these addresses have named until each was refused, and the clients."""
     clients, accepted = [], 0
-    names = [f"u{number:06}{'x' * 50}@mx.local.test" for number in range(50_000)]
-    while True:
-        client = Client(mailer)
-        if not client.greeting.startswith("220"):
-            break
-        clients.append(client)
-        taken = client.begin(names, " ORCPT=rfc822;" + "y" * 480)
-        accepted += taken
-        if taken < len(names):
-            break
+    for source in sources:
+        while True:
+            client = Client(mailer, source)
+            if not client.greeting.startswith("220"):
+                break
+            clients.append(client)
+            taken = client.begin(NAMES, LONG)
+            accepted += taken
+            if taken < len(NAMES):
+                break
+    return clients, accepted
+
+
+def strangers():
+    """strangers of eight networks name recipients with the longest ORCPT until 452 | three quarters of limits.session_memory_bytes_max = 256MiB"""
+    mailer = Mailer("strangers", BOTH)
+    clients, accepted = named(mailer, [f"127.0.0.{number}" for number in range(2, 10)])
     return mailer, f"{accepted} recipients in {len(clients)} sessions"
+
+
+def recipients():
+    """clients in relay.from name recipients with the longest ORCPT until 452 | limits.session_memory_bytes_max = 256MiB"""
+    mailer = Mailer("recipients", BOTH)
+    clients, accepted = named(mailer, ["127.0.0.1"])
+    return mailer, f"{accepted} recipients in {len(clients)} sessions"
+
+
+def changing():
+    """20 clients in relay.from name recipients of changing sizes until 452 and give them up, 10 times | limits.session_memory_bytes_max = 256MiB"""
+    mailer = Mailer("changing", BOTH)
+    clients, accepted = [Client(mailer, "127.0.0.1") for _ in range(20)], 0
+    for turn in range(10):
+        for at, client in enumerate(clients):
+            accepted += client.begin(NAMES, " ORCPT=rfc822;" + "y" * (1 + (turn * 97 + at * 23) % 480))
+        for client in clients:
+            client.ask("RSET")
+    return mailer, f"{accepted} recipients in all"
 
 
 def staged():
@@ -367,7 +394,7 @@ def workers():
     return mailer, f"{mailer.processes.get('local', 0)} processes, of which two are no workers"
 
 
-SCENARIOS = [idle, recipients, staged, unwritten, stalled_hops, reports, expiry, resolver, workers]
+SCENARIOS = [idle, strangers, recipients, changing, staged, unwritten, stalled_hops, reports, expiry, resolver, workers]
 
 HEAD = """Written by `proof/bounds/rss.py`: the largest RSS of each role in MiB (of several processes the largest, and how many) while the
 bound is filled; each row is a mailer of its own with one receive and one send process.
