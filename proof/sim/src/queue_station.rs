@@ -393,7 +393,10 @@ impl QueueStation {
         };
         match act {
             Act::Delete => world.ledger.doomed(number),
-            Act::Release => world.ledger.held(number, None),
+            Act::Release => {
+                self.forget_holds(|asked| asked.number == number);
+                world.ledger.held(number, None);
+            }
             _ => {}
         }
         world.log(|| format!("operator: {act:?} m{number} {id}"));
@@ -403,8 +406,14 @@ impl QueueStation {
         self.pump(world);
     }
 
+    /// A hold whose answer comes after a release was asked for says nothing of what holds now.
+    fn forget_holds(&mut self, released: impl Fn(&Asked) -> bool) {
+        self.asked.retain(|_, asked| !(matches!(asked.act, Act::Hold) && released(asked)));
+    }
+
     /// An operator releases everything.
     pub fn release_all(&mut self, world: &mut World) {
+        self.forget_holds(|_| true);
         world.ledger.release_all();
         self.next_question += 1;
         let filter = Filter { state: Some(State::Held), ..Filter::default() };
