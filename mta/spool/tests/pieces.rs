@@ -131,6 +131,39 @@ fn what_becomes_durable_while_a_slice_is_waited_for_is_not_taken_for_a_part_of_i
     assert_eq!(report.snapshot, 1);
 }
 
+/// The log is replayed from where the snapshot was begun; its later slices know more.
+#[test]
+fn what_a_later_slice_knows_is_not_told_a_second_time() {
+    let disk = Disk::new(5);
+    let mut machine = Machine::open(&disk, settings(2), Ledger::default(), 5).unwrap();
+    let body = machine.body(100);
+    let messages: Vec<_> = (0..12).map(|_| machine.accept(body.clone()).unwrap()).collect();
+    machine.settle();
+    machine.snapshots = false;
+    machine.spool.snapshot_now();
+    while machine.held_slice.is_none() {
+        assert!(machine.step_background(), "the slice is asked for");
+    }
+    machine.change(Change::Hold { message: messages[11] });
+    machine.settle();
+    machine.snapshots = true;
+    let slice = machine.held_slice.take().unwrap();
+    machine.answer(slice);
+    for _ in 0..5_000 {
+        machine.step();
+    }
+    disk.cut();
+    disk.power_on();
+    let (mut known, mut changes) = (0, Vec::new());
+    spool::open(&disk, settings(2), 7, &mut |replay| match replay {
+        spool::Replay::Snapshot { .. } => known += 1,
+        spool::Replay::Accepted { message, .. } => panic!("{message} is in the snapshot"),
+        spool::Replay::Change(change) => changes.push(change),
+    })
+    .unwrap();
+    assert_eq!((known, changes), (12, Vec::new()));
+}
+
 #[test]
 fn a_snapshot_of_many_slices_is_read_one_slice_at_a_time() {
     let disk = Disk::new(5);
