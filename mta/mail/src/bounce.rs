@@ -81,7 +81,7 @@ pub struct Bounce {
     pub bytes: Vec<u8>,
 }
 
-/// Recipients in one notice; whoever has more sends several notices, so that none is unbounded.
+/// Recipients in one notice; more recipients are told of in several notices, so that each notice is bounded.
 pub const NOTICE_RECIPIENTS_MAX: usize = 1_000;
 
 /// What a notice says about its recipients, for people and for machines, is at most this long, in

@@ -85,7 +85,7 @@ impl Sender {
     }
 }
 
-/// So many durable results are told at once; fewer go with the next attempt, or after a while: a
+/// The number of durable results that are told at once; fewer go with the next attempt, or after a while: a
 /// process keeps a result, and the body of its message, until it is told, and nothing waits for it.
 const RECORDED_MAX: usize = 128;
 /// How long the first of them waits.

@@ -162,8 +162,8 @@ pub struct Counters {
     pub attempts: u64,
 }
 
-/// Attempts wait for the sending processes to say what they have under way from a former life
-/// of ours, but no longer than this.
+/// How long attempts wait for the sending processes to say what they have under way from a former life of
+/// ours.
 const SENDERS_WAIT: Duration = Duration::from_secs(2);
 
 /// Groups of outcomes that are known and not yet durable, because the disk does not keep up. With so

@@ -4,7 +4,7 @@
 
 mod support;
 
-use mail::Change;
+use mail::{Change, MessageId};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use support::{Ledger, Machine, settings};
 use world::sim::Disk;
@@ -72,24 +72,31 @@ fn with_messages(disk: &Disk, slice_messages_max: usize) -> Machine {
     machine
 }
 
-#[test]
-fn r222_slices_that_end_early_leave_no_message_out() {
-    let disk = Disk::new(5);
-    let mut machine = with_messages(&disk, 2);
+/// Lets the snapshot be completed and cuts the power: the messages that the next start tells of, and the number of its
+/// snapshot.
+fn told_after_a_cut(machine: &mut Machine) -> (Vec<MessageId>, u64) {
     for _ in 0..5_000 {
         machine.step();
     }
-    disk.cut();
-    disk.power_on();
+    machine.disk.cut();
+    machine.disk.power_on();
     let mut told = Vec::new();
-    let (_, report) = spool::open(&disk, settings(2), 7, &mut |replay| match replay {
+    let (_, report) = spool::open(&machine.disk, settings(2), 7, &mut |replay| match replay {
         spool::Replay::Snapshot { message, .. } | spool::Replay::Accepted { message, .. } => {
             told.push(message);
         }
         spool::Replay::Change(_) => {}
     })
     .unwrap();
-    assert!(told.iter().eq(machine.ledger.sent.keys()) && report.snapshot > 0);
+    (told, report.snapshot)
+}
+
+#[test]
+fn r222_slices_that_end_early_leave_no_message_out() {
+    let disk = Disk::new(5);
+    let mut machine = with_messages(&disk, 2);
+    let (told, snapshot) = told_after_a_cut(&mut machine);
+    assert!(told.iter().eq(machine.ledger.sent.keys()) && snapshot > 0);
 }
 
 /// The caller answers late: records of what it still has to tell go first.
@@ -114,21 +121,9 @@ fn what_becomes_durable_while_a_slice_is_waited_for_is_not_taken_for_a_part_of_i
     let slice = machine.held_slice.take().unwrap();
     assert_eq!(slice.messages, [first]);
     machine.answer(slice);
-    for _ in 0..5_000 {
-        machine.step();
-    }
-    disk.cut();
-    disk.power_on();
-    let mut told = Vec::new();
-    let (_, report) = spool::open(&disk, settings(2), 7, &mut |replay| match replay {
-        spool::Replay::Snapshot { message, .. } | spool::Replay::Accepted { message, .. } => {
-            told.push(message);
-        }
-        spool::Replay::Change(_) => {}
-    })
-    .unwrap();
+    let (told, snapshot) = told_after_a_cut(&mut machine);
     assert_eq!(told, [second, third]);
-    assert_eq!(report.snapshot, 1);
+    assert_eq!(snapshot, 1);
 }
 
 /// The log is replayed from where the snapshot was begun; its later slices know more.

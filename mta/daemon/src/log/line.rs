@@ -212,7 +212,7 @@ fn quote(out: &mut String, value: &str, escape: impl Fn(&mut String, char)) {
     out.push('"');
 }
 
-/// Longest line in bytes. A write of so many to a pipe is never mixed with another process's
+/// Longest line in bytes. A write of at most 4,096 bytes to a pipe is never mixed with another process's
 /// (POSIX: `PIPE_BUF`, 4096 on Linux).
 pub(super) const LINE_BYTES_MAX: usize = 4_000;
 /// Longest text value in bytes, before escaping.

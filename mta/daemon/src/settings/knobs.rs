@@ -113,7 +113,7 @@ pub const KNOBS: &[Knob] = knobs! {
 
     "retry.first" = "\"5m\"", Time(1, DAY), "wait after the first failure",
         "long enough for greylisting, short enough for people", "\"10m\"";
-    "retry.factor" = "2", Number(1.0, 100.0), "each wait is so many times the one before",
+    "retry.factor" = "2", Number(1.0, 100.0), "each wait is the previous one times this factor",
         "five days take about 33 attempts", "1.5";
     "retry.longest" = "\"4h\"", Time(1, 30 * DAY), "no wait is longer", "RFC 5321 4.5.4.1: two or three hours, or a little more", "\"1h\"";
     "retry.jitter" = "0.1", Number(0.0, 1.0), "share of a wait by which chance makes it shorter or longer", "those that failed together are not tried together", "0.2";
@@ -146,7 +146,7 @@ pub const KNOBS: &[Knob] = knobs! {
     "limits.idle_commands_max" = "100", Count(1, 1_000_000), "commands that do nothing, such as NOOP, since the last message, before each counts as wrong", "clients that keep a connection alive", "10";
 
     "processes.receive" = "0", Count(0, 64), "processes that converse with those who send us mail; 0 is by cores", "one for two cores is enough", "2";
-    "processes.send" = "0", Count(0, 64), "processes that converse with those to whom we send; 0 is by cores", "one for two cores is enough", "4";
+    "processes.send" = "0", Count(0, 64), "processes that send mail to next hops; 0 is by cores", "one for two cores is enough", "4";
     "processes.ids_first" = "60800", Count(1000, 4_000_000_000), "first of the numeric user ids used where there is no account posthaste-ROLE", "Debian and systemd leave 60706 to 61183 to nobody", "70000";
 
     "spool.segment_bytes" = "\"64MiB\"", Bytes(M, G), "size of a log segment; a multiple of 4096", "long enough that changing segments is rare, short enough to be emptied", "\"16MiB\"";

@@ -237,7 +237,7 @@ pub struct Rate {
 pub struct Retry {
     /// After the first failure.
     pub first: Duration,
-    /// Each wait is so many times the one before.
+    /// Each wait is the previous one times this factor.
     pub factor: f64,
     /// No wait is longer.
     pub longest: Duration,

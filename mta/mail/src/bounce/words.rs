@@ -205,7 +205,7 @@ fn meaning(code: &str) -> &'static str {
     }
 }
 
-/// A byte becomes at most so many in quoted-printable.
+/// The most bytes that one byte becomes in quoted-printable.
 const QP_GROWTH_MAX: usize = 3;
 /// Where a reply is wrapped, in bytes, before its indentation.
 const WRAP_BYTES_MAX: usize = 100;

@@ -10,7 +10,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// A batch is handed on when it holds so many; to wake a thread for each costs more than it does.
+/// Items in a batch that is handed on. Waking the thread for each item costs more than the item itself.
 const BATCH_MAX: usize = 1_024;
 /// Batches that may wait: memory is bounded, whoever is faster.
 const BATCHES_WAITING_MAX: usize = 8;
