@@ -256,10 +256,13 @@ fn too_much_memory_for_sessions_puts_off_new_mail_and_ends_no_session() {
     let user = token("memory");
     let early = format!("{user}@local.test");
     let mut waiting = Client::ready(daemon.port);
-    // Each holds what has come of its message's first chunk.
+    // Each holds the first chunk of its message. The reply to BDAT says that the chunk is counted, so
+    // what the next client hears does not depend on how far receive has read the others.
     let mut large: Vec<Client> = Vec::new();
     // There is no room for another chunk, but still for connections.
     let mut idle: Vec<Client> = Vec::new();
+    let body = "0123456789012345678901234567890123456789\r\n".repeat(1_000);
+    let chunk = format!("Subject: large\r\n\r\n{body}");
     let refused = until("421 for a new connection", || {
         let mut client = Client::connect(daemon.port);
         let greeting = client.reply();
@@ -267,17 +270,20 @@ fn too_much_memory_for_sessions_puts_off_new_mail_and_ends_no_session() {
             return Some(greeting);
         }
         client.ask("EHLO large.test", 250);
-        if client.command("MAIL FROM:<a@client.test>").code == 250 {
-            client.ask(&format!("RCPT TO:<{early}>"), 250);
-            let data = client.command("DATA");
-            if data.code == 354 {
-                client.send("Subject: large\r\n\r\n");
-                client.send("0123456789012345678901234567890123456789\r\n".repeat(1_000));
-                large.push(client);
-                return None;
-            }
-            assert_eq!((data.code, data.enhanced()), (452, "4.3.1"), "{data:?}");
-        }
+        let transaction = [
+            "MAIL FROM:<a@client.test>\r\n".to_owned(),
+            format!("RCPT TO:<{early}>\r\n"),
+            format!("BDAT {}\r\n{chunk}", chunk.len()),
+        ];
+        let mut replies = transaction.iter().map(|command| {
+            client.send(command);
+            client.reply()
+        });
+        let Some(put_off) = replies.find(|reply| reply.code != 250) else {
+            large.push(client);
+            return None;
+        };
+        assert_eq!((put_off.code, put_off.enhanced()), (452, "4.3.1"), "{put_off:?}");
         idle.push(client);
         None
     });
@@ -293,8 +299,7 @@ fn too_much_memory_for_sessions_puts_off_new_mail_and_ends_no_session() {
     let count = large.len();
     assert!((10..30).contains(&count), "{count} times 42 KB to 64 KiB in 1 MiB");
     for mut client in large {
-        client.send(".\r\n");
-        client.expect(250);
+        client.ask("BDAT 0 LAST", 250);
         client.ask("QUIT", 221);
     }
     drop(idle);
