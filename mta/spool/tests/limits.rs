@@ -202,3 +202,24 @@ fn what_a_snapshot_knows_is_not_told_a_second_time_from_the_log_behind_it() {
     // The hold is in the state that the snapshot has.
     assert_eq!(told, [("snapshot", message), ("accepted", later), ("change", message)]);
 }
+
+#[test]
+fn what_still_lives_in_a_nearly_empty_segment_is_copied_out_of_it() {
+    let mut machine = machine(settings(1));
+    let bodies: Vec<_> = (0..120).map(|number| machine.body(1_000 + number)).collect();
+    let messages: Vec<_> = bodies.into_iter().map(|body| machine.accept(body).unwrap()).collect();
+    machine.settle();
+    for message in messages.iter().skip(1) {
+        machine.change(Change::Retire { message: *message });
+    }
+    machine.settle();
+    let before = machine.spool.usage();
+    // A segment is covered by the older one of two snapshots.
+    for _ in 0..2 {
+        machine.spool.snapshot_now();
+        machine.settle();
+        run(&mut machine, 1_000);
+    }
+    let after = machine.spool.usage();
+    assert_eq!((before.copied_forward, after.copied_forward), (0, 1));
+}
