@@ -186,6 +186,7 @@ pub struct ReceiverEnd {
     /// Credit that was given in all over this stream; bytes that were held when the last one ended.
     given: u64,
     held_before: u64,
+    held_bytes_max: u64,
     waiting_for_credit: bool,
     /// To be handed over again, as credit allows, before anything new.
     again: VecDeque<u64>,
@@ -209,6 +210,7 @@ impl ReceiverEnd {
             credit: 0,
             given: 0,
             held_before: 0,
+            held_bytes_max: u64::MAX,
             waiting_for_credit: false,
             again: VecDeque::new(),
             answer_by: None,
@@ -251,6 +253,12 @@ impl ReceiverEnd {
         self.answer_by.get_or_insert(now + ANSWER_WAIT);
     }
 
+    /// Sessions wait while this much has been handed over and not taken or answered, even if there is more credit: the
+    /// driver has no memory for more. At least 1. What is handed over while less is held may exceed it.
+    pub fn bound_held(&mut self, held_bytes_max: u64) {
+        self.held_bytes_max = held_bytes_max.max(1);
+    }
+
     fn handed_over(&self) -> impl Iterator<Item = u64> + '_ {
         self.transactions.iter().filter(|(_, t)| t.is_handed_over()).map(|(number, _)| *number)
     }
@@ -262,7 +270,8 @@ impl ReceiverEnd {
         let transaction = self.transactions.get(&number);
         let broken = transaction.is_some_and(|t| t.broken);
         let within = transaction.is_none_or(|t| t.untaken < SESSION_BYTES_MAX);
-        let free = self.welcomed && self.credit > 0 && self.again.is_empty();
+        let room = self.credit > 0 && self.held_bytes() < self.held_bytes_max;
+        let free = self.welcomed && room && self.again.is_empty();
         let may = broken || (free && within);
         self.waiting_for_credit |= !may;
         may
@@ -1091,6 +1100,23 @@ mod tests {
             }
             envelope.recipients.push(recipient);
         }
+    }
+
+    #[test]
+    fn r211_sessions_wait_while_the_driver_has_no_memory_for_more_on_its_way() {
+        let mut receiver = ReceiverEnd::new(1, 9);
+        let mut queue = meet(&mut receiver);
+        receiver.bound_held(1_000);
+        assert!(receiver.may_stage(1));
+        receiver.stage(1, &[b'x'; 999]);
+        assert!(receiver.may_stage(2));
+        receiver.stage(2, &[b'x'; 500]);
+        assert!(!receiver.may_stage(1) && !receiver.may_stage(3));
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        queue.taken(TransactionId { origin: 9, number: 1 }, 999);
+        receiver.handle(&mut carry(queue.output())).unwrap();
+        assert_eq!(receiver.poll(), Some(ReceiverEvent::Credit));
+        assert!(receiver.may_stage(3));
     }
 
     #[test]

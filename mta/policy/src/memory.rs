@@ -6,7 +6,8 @@
 use mail::Instant;
 use std::time::Duration;
 
-/// Upper bound on what all strangers hold together, in percent of the memory. The rest is for trusted clients.
+/// Upper bound on what all strangers hold together, in percent of the memory and of the connections. The rest is for
+/// trusted clients.
 pub const STRANGERS_PERCENT_MAX: u64 = 75;
 /// Upper bound on what the clients of one network of strangers hold, in per mille of the memory: one eighth.
 pub const NETWORK_PERMILLE_MAX: u64 = 125;
@@ -31,6 +32,8 @@ pub struct MemoryBounds {
     network: u64,
     /// Above it strangers are hurried.
     stress: u64,
+    /// On its way to queue.
+    in_transit: u64,
 }
 
 /// What strangers hold, in bytes.
@@ -54,7 +57,21 @@ impl MemoryBounds {
             strangers,
             network: network.min(strangers),
             stress: part(strangers, STRESS_PERCENT_MIN, 100),
+            in_transit: (strangers.saturating_sub(message_bytes) / 2).max(1),
         }
+    }
+
+    /// How much may be on its way to queue before sessions wait to hand over more. What is left of the strangers'
+    /// part has room for one session with a message at least: no body is refused because of its own
+    /// bytes on their way.
+    pub fn in_transit_bytes_max(&self) -> u64 {
+        self.in_transit
+    }
+
+    /// Whether a client alone may hold these bytes, when nobody else holds any. What it may not is never worth a
+    /// second try.
+    pub fn has_room_alone(&self, trusted: bool, bytes: u64) -> bool {
+        bytes <= if trusted { self.all } else { self.network }
     }
 
     /// Whether a trusted client may make it `wanted` bytes that all hold together.
@@ -194,6 +211,28 @@ mod tests {
             let may = |bytes| bounds.has_room_for_stranger(0, StrangersHold::default(), 0, bytes);
             assert!(may(MESSAGE), "{kib} KiB");
             assert!(!may((kib << 10) + 1), "{kib} KiB");
+        }
+    }
+
+    #[test]
+    fn r211_what_is_on_its_way_to_queue_leaves_room_for_the_rest_of_its_message() {
+        for kib in [80, 85, 100, 128, 160, 256, 1_024, 262_144] {
+            let bounds = MemoryBounds::new(kib << 10, MESSAGE);
+            // More is handed over only while less is on its way.
+            let beside = bounds.in_transit_bytes_max() - 1;
+            let hold = StrangersHold::default();
+            assert!(bounds.has_room_for_stranger(0, hold, beside, MESSAGE), "{kib} KiB");
+        }
+        let bounds = MemoryBounds::new(256 * MIB, MESSAGE);
+        assert_eq!(bounds.in_transit_bytes_max(), 96 * MIB - MESSAGE / 2);
+    }
+
+    #[test]
+    fn r211_what_a_client_may_hold_alone_is_its_share() {
+        let bounds = MemoryBounds::new(256 * MIB, MESSAGE);
+        for (trusted, most) in [(true, 256 * MIB), (false, 32 * MIB)] {
+            assert!(bounds.has_room_alone(trusted, most), "{trusted}");
+            assert!(!bounds.has_room_alone(trusted, most + 1), "{trusted}");
         }
     }
 

@@ -45,7 +45,7 @@ impl Body {
     pub(super) fn take(&mut self, bytes: &[u8], settings: &Settings) -> Taken {
         let room = self.room(settings);
         let before = self.chunk.len();
-        self.chunk.reserve(bytes.len().min(room));
+        self.grow((bytes.len() * growth_bytes_max(settings)).min(room), room);
         let taken = self.framing.take_within(bytes, room, &mut self.chunk);
         let new = &self.chunk[before..];
         self.bytes += new.len() as u64;
@@ -55,6 +55,14 @@ impl Body {
             self.chunk = Vec::new();
         }
         taken
+    }
+
+    /// Makes place for `bytes` more in the chunk. It doubles, as lists do, but never takes more memory than the `room`
+    /// that it has left: the driver counts on that.
+    fn grow(&mut self, bytes: usize, room: usize) {
+        if self.chunk.capacity() - self.chunk.len() < bytes {
+            self.chunk.reserve_exact(bytes.max(self.chunk.len()).min(room));
+        }
     }
 
     /// Holds nothing from now on; `reply` is said at its end, unless it has a flaw of its own.
@@ -153,4 +161,28 @@ enum Fault {
     HeaderTooBig,
     TooManyHops,
     LineTooLong,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r211_a_chunk_takes_no_more_memory_than_its_bound_however_it_is_cut() {
+        for (bare_lf, line) in [(BareLf::Refuse, "xx"), (BareLf::Normalize, "x\n")] {
+            let hostname = mail::Domain::parse("mx.test").unwrap();
+            let settings = Settings { bare_lf, ..Settings::new(hostname) };
+            let most = settings.body_chunk_bytes;
+            let text = line.repeat(most);
+            for cut in [1, 1_000, 1_460, 40_000, most] {
+                let (mut body, mut rest) = (Body::dotted(bare_lf), text.as_bytes());
+                while body.full_chunk(&settings).is_none() {
+                    let taken = body.take(&rest[..cut.min(rest.len())], &settings);
+                    rest = &rest[taken.used..];
+                    let capacity = body.chunk.capacity();
+                    assert!(capacity <= most, "{capacity} by {cut}");
+                }
+            }
+        }
+    }
 }

@@ -110,6 +110,20 @@ fn each_bytes(lmtp: bool) -> usize {
     Repeats::ENTRY_BYTES_MAX + if lmtp { LMTP_REPLY_BYTES } else { 0 }
 }
 
+/// What DATA takes beside the recipients: a full piece of the body, and the recipients once more when they are handed
+/// over.
+fn data_bytes(frame_bytes: usize) -> usize {
+    SCRATCH_BYTES + frame_bytes
+}
+
+/// Why a recipient is not added.
+enum NoRoom {
+    /// Too much is held at this moment.
+    Now,
+    /// The transaction has as many as fit into the memory that its client may have.
+    InOneMessage,
+}
+
 enum Next {
     /// Look for more to do at once.
     GoOn,
@@ -181,11 +195,14 @@ impl Conversation {
 
     /// Tells the sum of all sessions what this one holds.
     fn count(&mut self) {
+        let buffers = self.session.buffer_bytes() + self.kept.capacity();
+        self.memory.is_now(session_bytes(buffers, self.bytes_beside_buffers()));
+    }
+
+    fn bytes_beside_buffers(&self) -> usize {
         let lmtp = self.session.server().settings().lmtp;
         let recipients = self.transaction.as_ref().map_or(0, |one| one.memory_bytes(lmtp));
-        let replies_and_line = self.session.buffer_bytes();
-        let more = self.session.memory_bytes() - replies_and_line + recipients;
-        self.memory.is_now(session_bytes(replies_and_line + self.kept.capacity(), more));
+        self.session.memory_bytes() - self.session.buffer_bytes() + recipients
     }
 
     /// Whether this session may hold `bytes` more.
@@ -412,8 +429,11 @@ impl Conversation {
         let verdict = self.shared.judge(client, &recipient.address);
         if let Some(reply) = verdict_reply(&verdict) {
             self.log_refusal(&recipient, reply);
-        } else if !self.keep(recipient) {
-            return self.answer_full();
+        } else if let Err(no_room) = self.keep(recipient) {
+            return match no_room {
+                NoRoom::Now => self.answer_full(),
+                NoRoom::InOneMessage => self.answer(Verdict::Defer(recipients_too_long())),
+            };
         }
         self.answer(verdict);
     }
@@ -437,18 +457,27 @@ impl Conversation {
         }
     }
 
-    /// Adds a recipient to the transaction, if there is room for it.
-    fn keep(&mut self, recipient: Recipient) -> bool {
+    /// Adds a recipient to the transaction, if there is room for it, and would be for DATA, too: a client that is
+    /// refused DATA for the recipients that it named comes back with the same ones, until it gives up.
+    fn keep(&mut self, recipient: Recipient) -> std::result::Result<(), NoRoom> {
         self.count();
-        let Some(transaction) = &mut self.transaction else { return true };
+        let beside_buffers = self.bytes_beside_buffers();
+        let Some(transaction) = &mut self.transaction else { return Ok(()) };
         let policy = self.shared.policy.borrow();
         let recipient = policy.as_delivered(recipient);
         let bytes = transaction.growth_bytes(&recipient, self.session.server().settings().lmtp);
-        let room = self.memory.has_room(bytes, self.shared.promises.held_bytes());
-        if room && !transaction.had(&policy, &recipient) {
+        let frame_bytes = transaction.recipients.frame_bytes() + recipient_bytes(&recipient);
+        let at_data = beside_buffers + bytes + data_bytes(frame_bytes);
+        if !self.memory.has_room_alone(session_bytes(0, at_data)) {
+            return Err(NoRoom::InOneMessage);
+        }
+        if !self.memory.has_room(bytes, self.shared.promises.held_bytes()) {
+            return Err(NoRoom::Now);
+        }
+        if !transaction.had(&policy, &recipient) {
             transaction.recipients.push(&recipient);
         }
-        room
+        Ok(())
     }
 
     fn sender(&self) -> &mail::ReversePath {
@@ -459,8 +488,7 @@ impl Conversation {
     async fn data(&mut self) -> Result<()> {
         self.count();
         let Some(transaction) = &self.transaction else { return Ok(()) };
-        // A full piece of the body, and the recipients once more when they are handed over.
-        if !self.has_room(SCRATCH_BYTES + transaction.recipients.frame_bytes()) {
+        if !self.has_room(data_bytes(transaction.recipients.frame_bytes())) {
             self.answer_full();
             return Ok(());
         }

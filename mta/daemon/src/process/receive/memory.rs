@@ -76,6 +76,11 @@ impl Memory {
         self.0.bounds.set(MemoryBounds::new(bytes_max, MESSAGE_BYTES_MIN as u64));
     }
 
+    /// How much may be on its way to queue; see [`MemoryBounds::in_transit_bytes_max`].
+    pub fn in_transit_bytes_max(&self) -> u64 {
+        self.0.bounds.get().in_transit_bytes_max()
+    }
+
     /// The place of a new session, if there is room; `beside` bytes are held outside of sessions.
     pub fn enter(&self, client: Option<IpAddr>, trusted: bool, beside: u64) -> Option<Share> {
         let network = (!trusted).then(|| self.network(client));
@@ -130,6 +135,11 @@ impl Share {
                 bounds.has_room_for_stranger(all, hold, beside, bytes)
             }
         }
+    }
+
+    /// Whether this session may hold these bytes in all when there is no other.
+    pub fn has_room_alone(&self, bytes: usize) -> bool {
+        self.memory.0.bounds.get().has_room_alone(self.network.is_none(), bytes as u64)
     }
 
     /// Whether this client is to make room if it holds a transaction and says nothing.

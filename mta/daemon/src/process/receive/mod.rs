@@ -279,7 +279,8 @@ impl Doors {
         self.close();
         self.shared.memory.bound(share_of_memory(&handed.settings));
         self.shared.recipients_bytes_max.set(recipients_bytes_max(&handed.settings));
-        self.shared.promises.bound(handed.settings.limits.commit_timeout);
+        let in_transit_bytes_max = self.shared.memory.in_transit_bytes_max();
+        self.shared.promises.bound(handed.settings.limits.commit_timeout, in_transit_bytes_max);
         for (index, fd) in listeners {
             let Some(listen) = handed.settings.listen.get(usize::from(index)) else { continue };
             let unix = matches!(listen.address, ListenAddress::Unix(_));

@@ -105,9 +105,11 @@ impl Promises {
         self.next_number.replace(self.next_number.get() + 1)
     }
 
-    /// An answer is waited for so long.
-    pub fn bound(&self, patience: Duration) {
+    /// An answer is waited for so long, and sessions wait while this much is on its way.
+    pub fn bound(&self, patience: Duration, held_bytes_max: u64) {
         self.patience.set(patience);
+        self.end.borrow_mut().bound_held(held_bytes_max);
+        self.credit.notify_waiters();
     }
 
     /// Nobody is to bring new mail: what was handed over has waited for half of the patience.
