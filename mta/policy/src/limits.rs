@@ -4,6 +4,7 @@
 //! `closed` are called in pairs.
 
 use crate::Verdict;
+use crate::memory::STRANGERS_PERCENT_MAX;
 use mail::{Enhanced, Reply};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -38,14 +39,26 @@ impl From<IpAddr> for Caller {
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     open: u32,
+    /// Those of callers that are not trusted.
+    strangers: u32,
     callers: HashMap<Caller, u32>,
+}
+
+impl ConnectionLimits {
+    /// Connections of all strangers together. The rest is for trusted callers: whoever has many addresses could
+    /// keep everybody out.
+    pub fn strangers_max(self) -> u32 {
+        let reserve = u64::from(self.connections_max) * (100 - STRANGERS_PERCENT_MAX) / 100;
+        self.connections_max - reserve as u32
+    }
 }
 
 impl Connections {
     /// Counts a new connection if it may be; else 421, and it is not counted. `trusted` callers have no
     /// limit of their own.
     pub fn opened(&mut self, limits: ConnectionLimits, caller: &Caller, trusted: bool) -> Verdict {
-        if self.open >= limits.connections_max {
+        let is_full = self.open >= limits.connections_max;
+        if is_full || (!trusted && self.strangers >= limits.strangers_max()) {
             return defer(Enhanced(4, 7, 0), "too many connections here; try again later");
         }
         let open = self.callers.get(caller).copied().unwrap_or(0);
@@ -54,13 +67,15 @@ impl Connections {
         }
         self.callers.insert(caller.clone(), open + 1);
         self.open += 1;
+        self.strangers += u32::from(!trusted);
         Verdict::Accept
     }
 
-    /// Counts a connection out that `opened` accepted.
-    pub fn closed(&mut self, caller: &Caller) {
+    /// Counts a connection out that `opened` accepted, of a caller that was `trusted` then or not.
+    pub fn closed(&mut self, caller: &Caller, trusted: bool) {
         debug_assert!(self.open > 0, "closed without opened");
         self.open = self.open.saturating_sub(1);
+        self.strangers = self.strangers.saturating_sub(u32::from(!trusted));
         match self.callers.get_mut(caller) {
             Some(open) if *open > 1 => *open -= 1,
             // The last one takes its entry along, so that the table is bounded by `open`.
@@ -152,12 +167,33 @@ mod tests {
             let verdict = open.opened(LIMITS, &socket(path), trusted);
             assert_eq!(verdict == Verdict::Accept, accepted, "{path}");
         }
-        open.closed(&socket("/strangers"));
+        open.closed(&socket("/strangers"), false);
         assert_eq!(open.opened(LIMITS, &socket("/strangers"), false), Verdict::Accept);
         for path in ["/strangers", "/strangers", "/others", "/trusted"] {
-            open.closed(&socket(path));
+            open.closed(&socket(path), path == "/trusted");
         }
         assert_eq!((open.open(), open.callers()), (0, 0));
+    }
+
+    #[test]
+    fn r211_strangers_of_many_networks_leave_a_quarter_of_the_connections_to_trusted_callers() {
+        let limits =
+            |connections_max| ConnectionLimits { connections_max, connections_per_client_max: 1 };
+        assert_eq!(limits(u32::MAX).strangers_max(), u32::MAX - u32::MAX / 4);
+        for (connections_max, strangers) in [(1, 1), (3, 3), (4, 3), (100, 75)] {
+            let limits = limits(connections_max);
+            let mut open = Connections::default();
+            let network = |number: u32| Caller::from(IpAddr::from(number.to_be_bytes()));
+            let mut enter =
+                |number, trusted| open.opened(limits, &network(number), trusted) == Verdict::Accept;
+            let accepted = (0..200).filter(|number| enter(*number, false)).count();
+            assert_eq!(accepted, strangers, "of {connections_max}");
+            let accepted = (200..400).filter(|number| enter(*number, true)).count();
+            assert_eq!(accepted, connections_max as usize - strangers, "of {connections_max}");
+            // One that leaves makes room for its kind.
+            open.closed(&network(0), false);
+            assert_eq!(open.opened(limits, &network(0), false), Verdict::Accept);
+        }
     }
 
     #[test]
@@ -167,8 +203,8 @@ mod tests {
             assert!(is_open(&mut open, "192.0.2.1", false));
             assert!(is_open(&mut open, "192.0.2.1", false));
             assert!(!is_open(&mut open, "192.0.2.1", false));
-            open.closed(&ip("192.0.2.1"));
-            open.closed(&ip("192.0.2.1"));
+            open.closed(&ip("192.0.2.1"), false);
+            open.closed(&ip("192.0.2.1"), false);
         }
         assert_eq!((open.open(), open.callers()), (0, 0));
     }

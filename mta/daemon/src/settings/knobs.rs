@@ -130,7 +130,7 @@ pub const KNOBS: &[Knob] = knobs! {
         "lists are sent in one piece; RFC 5321 4.5.3.1.8 wants at least 100", "1000";
     "limits.stranger_recipients_max" = "1000", Count(100, RECIPIENTS), "recipients of a transaction of a client that is not in relay.from; never more than recipients_max",
         "what Postfix takes; a stranger's one message may make that many deliveries and notices", "100";
-    "limits.connections" = "20000", Count(1, 1_000_000), "connections at once, over all listeners", "10,000 idle ones do not keep others out", "1000";
+    "limits.connections" = "20000", Count(1, 1_000_000), "connections at once, over all listeners; clients that are not in relay.from have three quarters of them", "10,000 idle ones do not keep others out", "1000";
     "limits.connections_per_client" = "100", Count(1, 1_000_000), "connections at once of one client that is not in relay.from; of IPv6, of its /64; of a unix: listener that is not trusted, of all its clients", "one stranger does not keep others out", "20";
     "limits.session_memory_bytes_max" = "\"256MiB\"", Bytes(M, 1 << 40), "memory of the receive processes for all sessions, with recipients, bodies and what waits for queue; above it new connections (421), MAIL, RCPT, DATA and bodies (452 4.3.1) are put off. Clients that are not in relay.from have three quarters of it together, and one eighth for each IPv4 address or IPv6 /64",
         "20,000 sessions with 12 KiB each, which is the least that a session is counted with", "\"512MiB\"";

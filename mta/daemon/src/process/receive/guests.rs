@@ -23,6 +23,7 @@ struct Inner {
 pub struct Stay {
     guests: Guests,
     caller: Caller,
+    trusted: bool,
 }
 
 impl Guests {
@@ -34,7 +35,7 @@ impl Guests {
         trusted: bool,
     ) -> Result<Stay, Reply> {
         match self.0.connections.borrow_mut().opened(limits, &caller, trusted) {
-            Verdict::Accept => Ok(Stay { guests: self.clone(), caller }),
+            Verdict::Accept => Ok(Stay { guests: self.clone(), caller, trusted }),
             Verdict::Defer(reply) | Verdict::Reject(reply) => Err(reply),
         }
     }
@@ -49,7 +50,7 @@ impl Guests {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        self.guests.0.connections.borrow_mut().closed(&self.caller);
+        self.guests.0.connections.borrow_mut().closed(&self.caller, self.trusted);
         self.guests.0.gone.notify_one();
     }
 }
