@@ -5,7 +5,7 @@ use super::{Deliver, Fill, Local, Piece, Settings, Users, homes};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -238,19 +238,29 @@ fn accounts_of(passwd: &str, groups: &str) -> Vec<Account> {
     accounts
 }
 
-/// Who is in which group: the only member, or `None` if there are more.
-struct Members<'a>(HashMap<u32, Option<&'a str>>);
+/// Who is in which group.
+#[derive(Default)]
+struct Members<'a> {
+    /// The only member, or `None` if there are more.
+    only: HashMap<u32, Option<&'a str>>,
+    /// The groups that `/etc/group` has. One that it does not have may have any members.
+    listed: HashSet<u32>,
+}
 
 impl<'a> Members<'a> {
     /// By the primary groups in `passwd`, of lines in any form, and by the members that `groups` lists.
     fn of(passwd: &'a str, groups: &'a str) -> Members<'a> {
-        let mut members = Members(HashMap::new());
+        let mut members = Members::default();
+        if [passwd, groups].iter().any(|text| names_others(text)) {
+            return members;
+        }
         for mut fields in passwd.lines().map(|line| line.split(':')) {
             let name = fields.next().unwrap_or_default();
             fields.nth(2).into_iter().for_each(|gid| members.add(gid, name));
         }
         for mut fields in groups.lines().map(|line| line.split(':')) {
             let (gid, names) = (fields.nth(2), fields.next().unwrap_or_default());
+            members.listed.extend(gid.and_then(|gid| gid.trim().parse::<u32>().ok()));
             let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
             names.for_each(|name| members.add(gid.unwrap_or_default(), name));
         }
@@ -259,11 +269,17 @@ impl<'a> Members<'a> {
 
     fn add(&mut self, gid: &str, name: &'a str) {
         let Ok(gid) = gid.trim().parse() else { return };
-        let only = self.0.entry(gid).or_insert(Some(name));
+        let only = self.only.entry(gid).or_insert(Some(name));
         *only = only.filter(|known| *known == name);
     }
 
     fn only(&self, gid: u32, name: &str) -> bool {
-        self.0.get(&gid) == Some(&Some(name))
+        self.listed.contains(&gid) && self.only.get(&gid) == Some(&Some(name))
     }
+}
+
+/// Whether members are named elsewhere, too: the file goes on beyond what was read of it, or a line beginning with
+/// `+` stands for what a directory service has.
+fn names_others(text: &str) -> bool {
+    text.len() as u64 >= FILE_BYTES_MAX || text.starts_with('+') || text.contains("\n+")
 }

@@ -583,7 +583,7 @@ fn r210_a_group_is_private_if_its_account_is_its_only_member() {
     std::fs::create_dir(root.path().join("etc")).unwrap();
     let passwd = "ann:x:1000:1000::/home/ann:\nbob:x:1001:1001::/home/bob:\n\
         cat:x:1002:1002::/home/cat:\ndan:x:1003:100::/home/dan:\neve:x:1004:100::/home/eve:\n\
-        fay:x:1005:1005::/home/fay:\n+gus:x:1006:1005::rel:\nhal:x:1007:1007::/home/hal:\n";
+        fay:x:1005:1005::/home/fay:\n#gus:x:1006:1005::rel:\nhal:x:1007:1007::/home/hal:\n";
     let groups = "ann:x:1000:\nbob:x:1001:bob\ncat:x:1002:cat,dan\nusers:x:100:\nfay:x:1005:\n\
         hal:x:1007:hal\nhals:x:1007:ann\n";
     std::fs::write(root.path().join("etc/passwd"), passwd).unwrap();
@@ -593,6 +593,21 @@ fn r210_a_group_is_private_if_its_account_is_its_only_member() {
     let names: Vec<&str> = found.accounts.iter().filter(private).map(|a| &*a.name).collect();
     assert_eq!(names, ["ann", "bob"]);
     assert_eq!(found.groups(None), policy::Groups::default());
+    // Nobody knows who is in a group that the file does not have, or if the rest is elsewhere.
+    let with = |groups: &str, more_users: &str| {
+        std::fs::write(root.path().join("etc/passwd"), format!("{passwd}{more_users}")).unwrap();
+        std::fs::write(root.path().join("etc/group"), groups).unwrap();
+        let found = Surroundings::collect(root.path(), true);
+        found.accounts.iter().filter(|account| account.has_private_group).count()
+    };
+    assert_eq!(with(groups, ""), 2);
+    assert_eq!(with("", ""), 0);
+    assert_eq!(with("bob:x:1001:bob\n", ""), 1);
+    assert_eq!(with(&format!("{groups}+:::\n"), ""), 0);
+    assert_eq!(with(groups, "+@staff::::::\n"), 0);
+    std::fs::remove_file(root.path().join("etc/group")).unwrap();
+    let found = Surroundings::collect(root.path(), true);
+    assert!(found.accounts.iter().all(|account| !account.has_private_group));
 }
 
 #[test]
