@@ -34,8 +34,8 @@ pub(crate) struct Senders {
     waiting: BTreeMap<(Role, AttemptId), (Attempt, NextHop)>,
     /// Attempts whose stream has ended, until their process tells what it still has.
     orphans: BTreeMap<SenderKey, Orphans>,
-    /// Results of each process that have become durable, the newest last. It may not have heard so.
-    settled: BTreeMap<SenderKey, VecDeque<u64>>,
+    /// Results of each process that have become durable. It may not have heard so.
+    settled: BTreeMap<SenderKey, Settled>,
     /// Seals attempts: the same in each life of the queue process.
     seal_key: [u64; 2],
     /// When durable results that nothing else went along with are told.
@@ -66,6 +66,31 @@ struct Sender {
 struct Flight {
     attempt: AttemptId,
     message: MessageId,
+}
+
+/// The newest durable results of a process.
+#[derive(Debug, Default)]
+struct Settled {
+    /// In the order in which they became durable.
+    row: VecDeque<u64>,
+    /// The same to be searched, from when the process first names an attempt over a new stream until
+    /// it has named all.
+    names: Option<HashSet<u64>>,
+}
+
+impl Settled {
+    fn add(&mut self, attempts: &[u64]) {
+        self.row.extend(attempts);
+        self.row.drain(..self.row.len().saturating_sub(SETTLED_KEPT));
+        if let Some(names) = &mut self.names {
+            names.extend(attempts);
+        }
+    }
+
+    /// Whether this one is among them. It costs the same however many there are.
+    fn has(&mut self, attempt: u64) -> bool {
+        self.names.get_or_insert_with(|| self.row.iter().copied().collect()).contains(&attempt)
+    }
 }
 
 /// What a process had when its stream ended.
@@ -135,12 +160,20 @@ impl Senders {
     /// Ends a conversation. Its attempts wait for the process to come back.
     pub fn disconnect(&mut self, key: SenderKey, now: Instant) {
         let Some(mut sender) = self.ends.remove(&key) else { return };
+        self.all_named(key);
         if let Some(former) = self.orphans.remove(&key) {
             sender.under_way.extend(former.under_way);
         }
         if !sender.under_way.is_empty() {
             let (under_way, lost_at) = (sender.under_way, now + ORPHANS_WAIT);
             self.orphans.insert(key, Orphans { under_way, lost_at });
+        }
+    }
+
+    /// The process names nothing more over this stream.
+    fn all_named(&mut self, key: SenderKey) {
+        if let Some(settled) = self.settled.get_mut(&key) {
+            settled.names = None;
         }
     }
 
@@ -249,9 +282,7 @@ impl Senders {
 
     /// These results are durable: their process is told soon.
     pub fn recorded(&mut self, key: SenderKey, attempts: Vec<u64>, now: Instant) {
-        let settled = self.settled.entry(key).or_default();
-        settled.extend(&attempts);
-        settled.drain(..settled.len().saturating_sub(SETTLED_KEPT));
+        self.settled.entry(key).or_default().add(&attempts);
         let Some(sender) = self.ends.get_mut(&key) else { return };
         sender.recorded.extend(attempts);
         if sender.recorded.len() >= RECORDED_MAX {
@@ -475,7 +506,7 @@ impl Queue {
             }
             return Ok(());
         }
-        let settled = self.senders.settled.get(&key).is_some_and(|all| all.contains(&told.attempt));
+        let settled = self.senders.settled.entry(key).or_default().has(told.attempt);
         let adopted = known.or_else(|| {
             if settled {
                 return None;
@@ -502,6 +533,7 @@ impl Queue {
 
     /// The process has told all: what it had and does not name is lost.
     fn greeted(&mut self, key: SenderKey, now: Now) {
+        self.senders.all_named(key);
         if let Some(sender) = self.senders.ends.get_mut(&key) {
             sender.greeted = true;
             sender.tell_recorded();
@@ -629,8 +661,15 @@ mod tests {
         for attempt in 0..2 * SETTLED_KEPT as u64 {
             senders.recorded(key, vec![attempt], Instant::default());
         }
-        let kept = &senders.settled[&key];
-        assert_eq!(kept.len(), SETTLED_KEPT);
-        assert_eq!(kept.back(), Some(&(2 * SETTLED_KEPT as u64 - 1)));
+        let newest = 2 * SETTLED_KEPT as u64 - 1;
+        let kept = senders.settled.get_mut(&key).unwrap();
+        assert_eq!(kept.row.len(), SETTLED_KEPT);
+        assert!(kept.has(newest) && !kept.has(newest - SETTLED_KEPT as u64));
+        // What becomes durable while the process names its attempts is found, too.
+        senders.recorded(key, vec![newest + 1], Instant::default());
+        let kept = senders.settled.get_mut(&key).unwrap();
+        assert!(kept.has(newest + 1) && kept.row.len() == SETTLED_KEPT);
+        senders.all_named(key);
+        assert!(senders.settled[&key].names.is_none());
     }
 }
