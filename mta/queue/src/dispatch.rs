@@ -507,13 +507,10 @@ impl Queue {
             return Ok(());
         }
         let settled = self.senders.settled.entry(key).or_default().has(told.attempt);
-        let adopted = known.or_else(|| {
-            if settled {
-                return None;
-            }
-            let attempt = self.scheduler.adopt(told.message, &told.recipients, now)?;
-            Some(Flight { attempt, message: told.message })
-        });
+        let adopted = match known {
+            None if !settled => self.take_over(&told, now),
+            known => known,
+        };
         let Some(sender) = self.senders.ends.get_mut(&key) else { return Ok(()) };
         match adopted {
             Some(flight) => {
@@ -529,6 +526,18 @@ impl Queue {
             }
         }
         Ok(())
+    }
+
+    /// What has begun and was not known goes before what has not begun: its recipients are not tried
+    /// twice because the process could not be heard for long.
+    fn take_over(&mut self, told: &UnderWay, now: Now) -> Option<Flight> {
+        for attempt in self.scheduler.flights_of(told.message, &told.recipients) {
+            if self.senders.recall(attempt) {
+                self.scheduler.put_back(attempt, now);
+            }
+        }
+        let attempt = self.scheduler.adopt(told.message, &told.recipients, now)?;
+        Some(Flight { attempt, message: told.message })
     }
 
     /// The process has told all: what it had and does not name is lost.

@@ -372,3 +372,26 @@ fn r206_a_deferral_that_becomes_durable_while_no_stream_is_up_counts_once() {
     assert_eq!(bench.queue.counters().deferred, 1, "it was told once");
     assert!(!bench.ends[0].is_open(attempt.attempt));
 }
+
+/// The processes live, but for longer than their attempts are waited for nobody can make a stream.
+#[test]
+fn r206_an_attempt_that_outlives_a_long_time_without_streams_is_not_made_again() {
+    let mut bench = Bench::new();
+    let [first, other, local] = bench.given.each_ref().map(|given| given[0].clone());
+    bench.say(1, other.attempt, &other);
+    bench.run().unwrap();
+    let now = bench.clock.now();
+    KEYS.into_iter().for_each(|key| bench.queue.sender_gone(key, now));
+    for _ in 0..20 {
+        bench.clock.advance(Duration::from_millis(500));
+        bench.run().unwrap();
+    }
+    // One has its result by now, the other finds it later.
+    bench.say(0, first.attempt, &first);
+    bench.connect();
+    bench.run().unwrap();
+    bench.say(2, local.attempt, &local);
+    bench.run().unwrap();
+    assert_eq!(bench.given.each_ref().map(Vec::len), [1, 1, 1], "none is made twice");
+    assert_eq!(bench.known(), (0, 0, 3));
+}

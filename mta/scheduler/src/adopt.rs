@@ -9,8 +9,16 @@ use crate::scheduler::{Flight, Scheduler};
 use mail::{MessageId, Now};
 
 impl Scheduler {
-    /// Takes an attempt over: to be called before the first `poll` of a life. `None`: nothing of
-    /// it is left to do, its end had been recorded.
+    /// The attempts in flight that these recipients are in.
+    pub fn flights_of(&self, id: MessageId, recipients: &[u32]) -> Vec<AttemptId> {
+        let Some(message) = self.ids.get(id) else { return Vec::new() };
+        let jobs = self.by_job(message, recipients.to_vec()).into_keys().map(|job| &self.jobs[job]);
+        let jobs = jobs.filter(|job| job.state == JobState::InFlight);
+        jobs.map(|job| AttemptId(self.flights[job.place].attempt)).collect()
+    }
+
+    /// Takes an attempt over whose process has begun it. `None`: nothing of it is left to do, since its
+    /// end had been recorded, or since its recipients are in flight again.
     pub fn adopt(&mut self, id: MessageId, recipients: &[u32], now: Now) -> Option<AttemptId> {
         self.clock.set(now);
         let message = self.ids.get(id)?;

@@ -80,6 +80,17 @@ impl Scheduler {
         self.refresh(destination);
     }
 
+    /// The same where another attempt at these recipients has begun and will be adopted: nothing is
+    /// given up before that one has ended.
+    pub fn put_back(&mut self, attempt: AttemptId, now: Now) {
+        self.clock.set(now);
+        let Some(Flight { job, .. }) = self.land(attempt) else { return };
+        let Job { message, destination, .. } = self.jobs[job];
+        let held = self.messages[message].held != 0;
+        self.shift(job, if held { To::Held } else { To::Ready });
+        self.refresh(destination);
+    }
+
     /// Asks for the attempts of a message back, as far as they have not begun.
     pub(crate) fn ask_back(&mut self, message: u32) {
         for job in self.jobs_of(message) {

@@ -48,3 +48,28 @@ fn recipients_with_due_times_of_their_own_are_taken_over_together() {
     assert_eq!(left.len(), 2, "{left:?}");
     assert!(left.contains(&2) && left.contains(&3));
 }
+
+#[test]
+fn what_has_begun_goes_before_an_attempt_that_has_not_and_nothing_is_given_up_meanwhile() {
+    for held in [false, true] {
+        let mut bench = Bench::new(scheduler::Settings::default());
+        let message = MessageId(1);
+        bench.send(mail(1, "a@b.test", &["x@c.test", "y@c.test"]));
+        let attempt = bench.attempts().remove(0).attempt;
+        assert_eq!(bench.scheduler.flights_of(message, &[1, 0]), [attempt]);
+        assert!(bench.scheduler.flights_of(MessageId(2), &[0]).is_empty(), "unknown");
+        // The message comes of age, and the attempt is not wanted any more.
+        bench.pass(seconds(6 * 86_400));
+        bench.records();
+        if held {
+            bench.scheduler.hold(message, bench.now);
+        }
+        bench.scheduler.put_back(attempt, bench.now);
+        let adopted = bench.scheduler.adopt(message, &[0, 1], bench.now).unwrap();
+        assert_eq!(bench.scheduler.flights_of(message, &[1, 0]), [adopted]);
+        assert!(bench.attempts().is_empty(), "all of it is in flight");
+        assert!(bench.records().iter().all(|record| record.notices.is_empty()));
+        bench.scheduler.outcome(adopted, &[(0, delivered()), (1, delivered())], bench.now);
+        assert!(bench.scheduler.is_empty());
+    }
+}

@@ -6,14 +6,17 @@
 //!
 //! Must never stop the daemon, which is what is tested.
 
-use crate::field::{Field, Promised};
+use crate::field::{Field, Promised, RETRY};
 use crate::support::daemon::{lives, signal_to};
-use crate::support::{Client, Daemon, Setup, token, until};
+use crate::support::{Client, Daemon, Mail, Script, Setup, Sink, token, until};
 use link::control::ToMaster;
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The descriptor at which each child has its control socket.
@@ -132,6 +135,60 @@ fn r206_a_client_that_waits_for_its_promise_has_it_over_the_next_stream() {
     client.expect(250);
     field.sink.wait(&token);
     assert_eq!(field.sink.with(&token).len(), 1);
+}
+
+/// Leaves a process no descriptor for anything new; says which limit it had.
+fn leave_no_descriptor(pid: u32) -> Rlimit {
+    let taken = |fd: &u64| Path::new(&format!("/proc/{pid}/fd/{fd}")).exists();
+    let free = (0..).find(|fd| !taken(fd));
+    set_limit(pid, Rlimit { current: free, maximum: getrlimit(Resource::Nofile).maximum })
+}
+
+fn set_limit(pid: u32, limit: Rlimit) -> Rlimit {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap());
+    prlimit(pid, Resource::Nofile, limit).unwrap()
+}
+
+#[test]
+fn r206_a_stream_that_could_not_be_made_is_begun_again_and_what_was_tried_meanwhile_is_not_doubled()
+{
+    static MAY_END: AtomicBool = AtomicBool::new(false);
+    static AT_ITS_END: AtomicBool = AtomicBool::new(false);
+    let end = |_: &Mail| {
+        AT_ITS_END.store(true, Relaxed);
+        until("leave to take the message", || MAY_END.load(Relaxed).then_some(()));
+        "250 2.0.0 Ok".to_string()
+    };
+    let sink = Sink::start(Script { end, ..Script::default() });
+    let tables = format!("[processes]\nsend = 1\n{RETRY}");
+    let daemon = Daemon::start(Setup { sink_port: sink.port, tables, ..Setup::default() });
+    if !may_seize(&daemon) {
+        return;
+    }
+    let (pids, token) = (daemon.pids(), token("outlives"));
+    let mut client = Client::in_data(daemon.port, "a@client.test", "b@sink.test");
+    client.send(format!("Subject: {token}\r\n\r\nx\r\n.\r\n"));
+    client.expect(250);
+    until("the message to be at the sink", || AT_ITS_END.load(Relaxed).then_some(()));
+    let limit = leave_no_descriptor(daemon.pid());
+    for mut stream in streams_of(daemon.pids_of("send")[0]) {
+        stream.write_all(&POISON).unwrap();
+    }
+    // Longer than queue waits for the process to come back.
+    let failed = || daemon.log().matches("no stream between queue and send 0: ").count();
+    until("four failures to make a stream", || (failed() >= 4).then_some(()));
+    MAY_END.store(true, Relaxed);
+    sink.wait(&token);
+    assert!(!renewals(&daemon, "send").1, "there is none");
+    set_limit(daemon.pid(), limit);
+    until("the stream to be begun again", || {
+        let (renewals, up, _) = renewals(&daemon, "send");
+        (renewals == 1 && up).then_some(())
+    });
+    until("an empty queue", || (daemon.queued() == 0).then_some(()));
+    assert_eq!(sink.with(&token).len(), 1, "{}", daemon.log());
+    assert_eq!(daemon.pids(), pids, "no process was started again");
+    daemon.works();
 }
 
 #[test]
