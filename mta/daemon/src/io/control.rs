@@ -3,15 +3,17 @@
 //! Must never block for longer than its caller asked: master serves every child with it.
 
 use link::control::CONTROL_BYTES_MAX;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use std::io::{IoSlice, IoSliceMut, Result};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Result};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 /// One end.
 #[derive(Debug)]
@@ -65,6 +67,31 @@ impl Control {
             match sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}
                 other => return other.map(drop).map_err(Into::into),
+            }
+        }
+    }
+
+    /// Sends one message, and waits for room until then: the other end may have to begin before it
+    /// listens.
+    pub fn send_by<M: Serialize>(
+        &self,
+        message: &M,
+        fd: Option<BorrowedFd<'_>>,
+        by: Instant,
+    ) -> Result<()> {
+        loop {
+            match self.send(message, fd) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            let left = by.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            let wait = Timespec::try_from(left).unwrap_or_default();
+            match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(&wait)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -143,5 +170,28 @@ mod tests {
         ));
         drop(master);
         assert!(matches!(child.receive::<FromMaster>().unwrap(), Received::End));
+    }
+
+    #[test]
+    fn who_waits_for_room_sends_more_than_a_socket_holds_and_gives_up_at_its_time() {
+        use std::time::Duration;
+        const MESSAGES: usize = 1_000;
+        let (master, child) = Control::pair().unwrap();
+        master.set_nonblocking().unwrap();
+        let begin = FromMaster::Begin;
+        let held = (0..MESSAGES).take_while(|_| master.send(&begin, None).is_ok()).count();
+        assert!(held < MESSAGES, "the socket is full");
+        let late = master.send_by(&begin, None, Instant::now()).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::TimedOut);
+        let listener = std::thread::spawn(move || {
+            let message = || matches!(child.receive(), Ok(Received::Message(FromMaster::Begin, _)));
+            (0..).take_while(|_| message()).count()
+        });
+        let by = Instant::now() + Duration::from_secs(60);
+        for _ in held..MESSAGES {
+            master.send_by(&begin, None, by).unwrap();
+        }
+        drop(master);
+        assert_eq!(listener.join().unwrap(), MESSAGES);
     }
 }

@@ -137,6 +137,34 @@ fn r206_a_client_that_waits_for_its_promise_has_it_over_the_next_stream() {
     assert_eq!(field.sink.with(&token).len(), 1);
 }
 
+/// As many processes as the settings allow, each with a stream that was lost once: queue has to hear
+/// of them all when it starts.
+#[test]
+fn r206_a_queue_process_is_started_again_beside_as_many_others_as_there_may_be() {
+    let tables = format!("[processes]\nreceive = 64\nsend = 64\n{RETRY}");
+    let field = Field::start(Setup { tables, ..Setup::default() });
+    let daemon = &field.daemon;
+    if !may_seize(daemon) {
+        return;
+    }
+    let all = 64 + 64 + 1;
+    let up = |times| {
+        let streams = status(daemon)["streams"].as_array().cloned().unwrap_or_default();
+        let is_up = |one: &&Value| one["up"] == true && one["renewals"].as_u64() >= Some(times);
+        (streams.iter().filter(is_up).count() == all).then_some(())
+    };
+    until("all streams", || up(0));
+    let queue = daemon.pids_of("queue")[0];
+    streams_of(queue).iter().for_each(|mut stream| drop(stream.write_all(&POISON)));
+    until("all streams to be begun again", || up(1));
+    signal_to(queue, libc::SIGKILL);
+    until("all streams of the next queue process", || {
+        (daemon.pids_of("queue") != [queue]).then(|| up(1)).flatten()
+    });
+    assert!(!daemon.log().contains("cannot start"), "{}", daemon.log());
+    daemon.works();
+}
+
 /// Leaves a process no descriptor for anything new; says which limit it had.
 fn leave_no_descriptor(pid: u32) -> Rlimit {
     let taken = |fd: &u64| Path::new(&format!("/proc/{pid}/fd/{fd}")).exists();

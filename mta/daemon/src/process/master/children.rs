@@ -7,7 +7,7 @@ use crate::process::child::CONTROL_FD;
 use link::control::{FromMaster, Purpose, Role, ToMaster};
 use link::streams::{Due, Peer, Streams};
 use std::io::{ErrorKind, Result};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -17,6 +17,9 @@ use world::{Chance as _, Clock as _};
 const RESTART_WAIT_FIRST: Duration = Duration::from_millis(50);
 /// Longest wait.
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long master waits for a child that begins to take what it is told: with many processes that is
+/// more than its socket holds.
+const START_WAIT_MAX: Duration = Duration::from_secs(2);
 /// A child that was at work for so long has not died "in a row": its work flows again at once.
 const LIVED_LONG: Duration = Duration::from_secs(1);
 /// A peer can only be reached once a child has begun; its socket is made before.
@@ -150,8 +153,17 @@ impl Children {
         Children { slots, streams, seal_key: [chance.u64(), chance.u64()] }
     }
 
-    /// Starts the child of this slot and wires it to the peers that live.
+    /// Starts the child of this slot and wires it to the peers that live. One that cannot be given all
+    /// is ended.
     pub fn start(&mut self, at: usize, supplies: &Supplies) -> Result<()> {
+        let started = self.begin(at, supplies);
+        if started.is_err() {
+            self.disown(at);
+        }
+        started
+    }
+
+    fn begin(&mut self, at: usize, supplies: &Supplies) -> Result<()> {
         let (role, instance) = (self.slots[at].role, self.slots[at].instance);
         let control = spawn(role).map(|(process, control)| {
             let started = Instant::now();
@@ -161,8 +173,8 @@ impl Children {
             slot.restart_at = None;
             slot.life.insert(life).control.as_fd().try_clone_to_owned()
         })??;
-        let control = Control::from_fd(control);
-        supply(&control, role, supplies)?;
+        let beginner = Beginner(Control::from_fd(control), Instant::now() + START_WAIT_MAX);
+        supply(&beginner, role, supplies)?;
         let peers = self.slots.iter().filter(|slot| {
             let other = (slot.role, slot.instance);
             (role == Role::Queue) != (slot.role == Role::Queue) && other != (role, instance)
@@ -174,13 +186,13 @@ impl Children {
             let of_queue = if role == Role::Queue { other } else { (role, instance) };
             let stream = self.streams.made(of_queue, now());
             let to_ours = FromMaster::Peer { role: other.0, instance: other.1, stream };
-            control.send(&to_ours, Some(ours.as_fd()))?;
+            beginner.tell(&to_ours, Some(ours.as_fd()))?;
             // A peer that dies now is started and wired again by its own death.
             let to_theirs = FromMaster::Peer { role, instance, stream };
             let _ = life.control.send(&to_theirs, Some(theirs.as_fd()));
         }
-        self.tell_who_lives(at, &control)?;
-        control.send(&FromMaster::Begin, None)
+        self.tell_who_lives(at, &beginner)?;
+        beginner.tell(&FromMaster::Begin, None)
     }
 
     /// A child has said that a stream of its own is over.
@@ -245,14 +257,14 @@ impl Children {
     }
 
     /// Queue answers for all of us: it hears of everybody when it starts, then of each that does.
-    fn tell_who_lives(&self, at: usize, control: &Control) -> Result<()> {
+    fn tell_who_lives(&self, at: usize, beginner: &Beginner) -> Result<()> {
         if self.slots[at].role == Role::Queue {
-            control.send(&FromMaster::SealKey { key: self.seal_key }, None)?;
+            beginner.tell(&FromMaster::SealKey { key: self.seal_key }, None)?;
             let renewed = self.streams.renewals().map(|((role, instance), renewals, loss)| {
                 FromMaster::Renewed { role, instance, renewals, loss }
             });
             let lives = self.slots.iter().filter_map(Slot::lives);
-            return lives.chain(renewed).try_for_each(|it| control.send(&it, None));
+            return lives.chain(renewed).try_for_each(|it| beginner.tell(&it, None));
         }
         if let Some(lives) = self.slots[at].lives() {
             self.tell(&[Role::Queue], &lives, None);
@@ -362,23 +374,32 @@ fn now() -> mail::Instant {
     world::real::Clock.now().monotonic
 }
 
-fn supply(control: &Control, role: Role, supplies: &Supplies) -> Result<()> {
-    control.send(&FromMaster::Settings, Some(supplies.settings.as_fd()))?;
+/// The control socket of a child that begins, and until when master waits for it to take all.
+struct Beginner(Control, Instant);
+
+impl Beginner {
+    fn tell(&self, message: &FromMaster, fd: Option<BorrowedFd<'_>>) -> Result<()> {
+        self.0.send_by(message, fd, self.1)
+    }
+}
+
+fn supply(beginner: &Beginner, role: Role, supplies: &Supplies) -> Result<()> {
+    beginner.tell(&FromMaster::Settings, Some(supplies.settings.as_fd()))?;
     let directory =
-        |purpose, fd: &OwnedFd| control.send(&FromMaster::Directory { purpose }, Some(fd.as_fd()));
+        |purpose, fd: &OwnedFd| beginner.tell(&FromMaster::Directory { purpose }, Some(fd.as_fd()));
     directory(Purpose::EmptyRoot, &supplies.empty)?;
     match role {
         Role::Receive => {
             for (index, listener) in supplies.listeners.iter().enumerate() {
                 let index = u16::try_from(index).expect("settings bound the listeners");
-                control.send(&FromMaster::Listener { index }, Some(listener.as_fd()))?;
+                beginner.tell(&FromMaster::Listener { index }, Some(listener.as_fd()))?;
             }
             Ok(())
         }
         Role::Queue => {
             directory(Purpose::Spool, &supplies.spool)?;
             match &supplies.admin {
-                Some(admin) => control.send(&FromMaster::AdminListener, Some(admin.as_fd())),
+                Some(admin) => beginner.tell(&FromMaster::AdminListener, Some(admin.as_fd())),
                 None => Ok(()),
             }
         }
