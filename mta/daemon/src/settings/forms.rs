@@ -46,11 +46,25 @@ pub(super) fn network(text: &str) -> Result<ipnet::IpNet, String> {
     let parsed = text.parse::<IpAddr>().map(whole).ok().or_else(|| text.parse().ok());
     let network: ipnet::IpNet =
         parsed.ok_or_else(|| format!("`{text}` is no address and no network as 192.0.2.0/24"))?;
-    if network.trunc() == network {
-        Ok(network)
-    } else {
-        Err(format!("`{text}` has bits behind its mask: `{}` is the network", network.trunc()))
+    if network.trunc() != network {
+        return Err(format!(
+            "`{text}` has bits behind its mask: `{}` is the network",
+            network.trunc()
+        ));
     }
+    match mapped(network) {
+        // A client over IPv4 has an IPv4 address here, whatever socket it comes through.
+        Some(v4) => {
+            Err(format!("`{text}` is IPv4 within IPv6, as no client is seen: write `{v4}`"))
+        }
+        None => Ok(network),
+    }
+}
+
+fn mapped(network: ipnet::IpNet) -> Option<ipnet::IpNet> {
+    let ipnet::IpNet::V6(v6) = network else { return None };
+    let bits = v6.prefix_len().checked_sub(96)?;
+    ipnet::IpNet::new(IpAddr::V4(v6.network().to_ipv4_mapped()?), bits).ok()
 }
 
 const LISTEN: &str = "is host:port, [v6]:port, *:port or unix:/path";
@@ -143,6 +157,9 @@ fn lmtp(text: &str) -> Result<NextHop, String> {
         unix(path)?;
         return Ok(NextHop::LmtpUnix(path.into()));
     }
+    if text.starts_with('/') {
+        return Err(format!("`{text}` is a path: write lmtp:unix:{text}"));
+    }
     let (host, port) = host_port(text, None)?;
     Ok(NextHop::Lmtp(host, port))
 }
@@ -223,6 +240,13 @@ fn path_template(text: &str) -> Result<Template, String> {
     let home_elsewhere = template.0.iter().skip(1).any(|piece| *piece == Piece::Home);
     if !rooted || home_elsewhere || text.contains('\0') {
         return Err("the path begins with `/`, `{state}` or `{home}`".into());
+    }
+    if let Some(foreign) =
+        ["%u", "%n", "%d", "%h", "$"].iter().find(|foreign| text.contains(**foreign))
+    {
+        return Err(format!(
+            "`{foreign}` stands for nothing here: {{user}}, {{domain}} and {{home}} do"
+        ));
     }
     if text.split('/').any(|part| part == "..") {
         return Err("the path must not go up by `..`".into());

@@ -72,7 +72,9 @@ impl<'a> Scope<'a> {
 
     /// The table `[head]` below the top.
     pub(super) fn table(&self, head: &'static str) -> Scope<'a> {
-        let found = self.get(head).and_then(|value| self.as_table(value, head));
+        let found = self
+            .get(head)
+            .and_then(|value| self.as_table(value, head, || format!("write [{head}]")));
         let (table, span) = found.map_or((None, None), |(table, span)| (Some(table), Some(span)));
         Scope { source: self.source, table, head, span }.without_unknown()
     }
@@ -85,7 +87,8 @@ impl<'a> Scope<'a> {
             self.source.note(Some(value.span()), head, "is a list of tables", help);
             return Vec::new();
         };
-        let tables = entries.iter().filter_map(|entry| self.as_table(entry, head));
+        let help = || format!("write [[{head}]]");
+        let tables = entries.iter().filter_map(|entry| self.as_table(entry, head, help));
         tables
             .map(|(table, span)| {
                 Scope { source: self.source, table: Some(table), head, span: Some(span) }
@@ -96,10 +99,11 @@ impl<'a> Scope<'a> {
 
     /// The tables `[head.NAME]` below the top, with their names.
     pub(super) fn named(&self, head: &'static str) -> Vec<(&'a str, Span, Scope<'a>)> {
-        let found = self.get(head).and_then(|value| self.as_table(value, head));
+        let help = || format!("write [{head}.default], or [{head}.\"NAME\"] for one of them");
+        let found = self.get(head).and_then(|value| self.as_table(value, head, help));
         let Some((tables, _)) = found else { return Vec::new() };
         let entries = tables.iter().filter_map(|(name, value)| {
-            let (table, span) = self.as_table(value, head)?;
+            let (table, span) = self.as_table(value, head, help)?;
             let scope = Scope { source: self.source, table: Some(table), head, span: Some(span) };
             Some((name.get_ref().as_ref(), name.span(), scope.without_unknown()))
         });
@@ -110,11 +114,12 @@ impl<'a> Scope<'a> {
         &self,
         value: &'a Spanned<DeValue<'a>>,
         head: &str,
+        help: impl Fn() -> String,
     ) -> Option<(&'a DeTable<'a>, Span)> {
         let table = value.get_ref().as_table();
         if table.is_none() {
             let what = format!("is a table, not {}", kind(value.get_ref()));
-            self.source.note(Some(value.span()), head, what, Some(format!("write [{head}]")));
+            self.source.note(Some(value.span()), head, what, Some(help()));
         }
         table.map(|table| (table, value.span()))
     }
@@ -158,6 +163,9 @@ impl<'a> Scope<'a> {
     }
 
     fn meant(&self, name: &str, known: &[&str]) -> Option<String> {
+        if let Some(ours) = super::postfix::ours(name) {
+            return Some(ours.into());
+        }
         if let Some(near) = nearest(name, known.iter().copied()) {
             return Some(format!("did you mean `{near}`?"));
         }

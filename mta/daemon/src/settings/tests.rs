@@ -144,6 +144,25 @@ fn a_setting_in_the_wrong_table_is_told_where_it_belongs() {
 }
 
 #[test]
+fn what_a_person_writes_who_comes_from_postfix_is_answered_with_what_to_write() {
+    for (text, place, help) in [
+        ("mydestination = \"a.test\"", "f:1:1: mydestination", "it is `domains` of [local]"),
+        ("relayhost = \"[smtp.a.test]\"", "f:1:1: relayhost", "write [[route]]"),
+        ("[local]\nalias_maps = \"x\"", "f:2:1: local.alias_maps", "there are no aliases yet"),
+        ("[destination]\nconnections = 5", "f:2:15: destination", "write [destination.default]"),
+        ("[relay]\nfrom = [\"::ffff:10.0.0.0/104\"]", "f:2:9: relay.from", "write `10.0.0.0/8`"),
+        ("[relay]\nfrom = [\"::ffff:10.0.0.9\"]", "f:2:9: relay.from", "write `10.0.0.9/32`"),
+        ("[local]\ndeliver = \"lmtp:/run/x\"", "f:2:11: local.deliver", "lmtp:unix:/run/x"),
+        ("[local]\ndeliver = \"mbox:/var/mail/%u\"", "f:2:11: local.deliver", "{user}"),
+        ("[local]\ndeliver = \"maildir:/home/$USER/Maildir/\"", "f:2:11: local.deliver", "{user}"),
+    ] {
+        let shown = render(&super::load(text.as_bytes(), "f", &system()).unwrap_err());
+        assert!(shown.contains(place) && shown.contains(help), "{text}\n{shown}");
+    }
+    assert_eq!(good("[relay]\nfrom = [\"::/0\", \"::/96\"]").relay.from.len(), 2);
+}
+
+#[test]
 fn n117_what_is_no_toml_is_told_with_its_place() {
     for (text, place) in [
         (&b"hostname = \"half-writ"[..], "f:1:"),
