@@ -15,6 +15,7 @@ use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
 use mail::{BodyKind, MessageId, NextHop, Outcome, Recipient, Ret, ReversePath, Wall};
 use serde::{Deserialize, Serialize};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Largest body (with our own headers) in bytes that comes along with its first attempt.
@@ -257,18 +258,10 @@ impl SenderEnd {
             return Err(LinkError::Garbage);
         }
         let small = attempt.body_bytes <= INLINE_BYTES_MAX;
-        if let Some(body) = inline {
-            // A copy of its own: the frame shares its allocation with many others, which one
-            // slow attempt would keep alive.
-            self.bodies.insert(attempt.message, (Bytes::copy_from_slice(&body), 0));
-        }
-        let body = match self.bodies.get_mut(&attempt.message) {
-            Some((body, users)) if small => {
-                *users += 1;
-                Some(body.clone())
-            }
-            None if !small => None,
-            _ => return Err(LinkError::Garbage),
+        let body = match (small, inline) {
+            (true, inline) => Some(self.body(attempt.message, inline)?),
+            (false, None) if !self.bodies.contains_key(&attempt.message) => None,
+            (false, _) => return Err(LinkError::Garbage),
         };
         self.next_number += 1;
         let open = Open {
@@ -284,15 +277,37 @@ impl SenderEnd {
         Ok(())
     }
 
+    /// The small body of a message for one more attempt: it came along, or came before.
+    fn body(
+        &mut self,
+        message: MessageId,
+        inline: Option<Bytes>,
+    ) -> std::result::Result<Bytes, LinkError> {
+        // A copy of its own: the frame shares its allocation with many others, which one slow
+        // attempt would keep alive.
+        let own = inline.map(|body| Bytes::copy_from_slice(&body));
+        let (body, users) = match (self.bodies.entry(message), own) {
+            (Entry::Occupied(held), None) => held.into_mut(),
+            (Entry::Occupied(mut held), Some(own)) => {
+                held.insert((own, 0));
+                held.into_mut()
+            }
+            (Entry::Vacant(place), Some(own)) => place.insert((own, 0)),
+            (Entry::Vacant(_), None) => return Err(LinkError::Garbage),
+        };
+        *users += 1;
+        Ok(body.clone())
+    }
+
     fn recorded(&mut self, attempt: u64) {
         let Some(open) = self.open.remove(&attempt) else { return };
         if !open.holds_body {
             return;
         }
-        if let Some((_, users)) = self.bodies.get_mut(&open.message) {
-            *users -= 1;
-            if *users == 0 {
-                self.bodies.remove(&open.message);
+        if let Entry::Occupied(mut held) = self.bodies.entry(open.message) {
+            held.get_mut().1 -= 1;
+            if held.get().1 == 0 {
+                held.remove();
             }
         }
     }
@@ -496,20 +511,25 @@ impl QueueEnd {
         self.held.contains_key(&message)
     }
 
-    /// Hands out an attempt; `body` must be there when it is small and not [`held`](Self::holds).
-    /// Refuses an attempt that does not fit into a frame.
+    /// Hands out an attempt. `body` must be there when it is small and not [`held`](Self::holds), and
+    /// goes along only then. Refuses an attempt that does not fit into a frame.
     pub fn attempt(
         &mut self,
         attempt: Attempt,
         body: Option<&[u8]>,
     ) -> std::result::Result<(), LinkError> {
         let small = attempt.body_bytes <= INLINE_BYTES_MAX;
-        debug_assert!(!small || body.is_some() || self.holds(attempt.message));
         let (id, message) = (attempt.attempt, attempt.message);
+        let users = small.then(|| self.held.entry(message));
+        let body = match &users {
+            Some(Entry::Vacant(_)) => body,
+            _ => None,
+        };
+        debug_assert!(body.is_some() || !matches!(users, Some(Entry::Vacant(_))));
         let header = ToSender::Attempt { inline: body.is_some(), attempt: Box::new(attempt) };
         self.output.push_back(frame::encode(&header, body.unwrap_or_default())?);
-        if small {
-            *self.held.entry(message).or_insert(0) += 1;
+        if let Some(users) = users {
+            *users.or_insert(0) += 1;
             self.open.insert(id, message);
         }
         Ok(())
@@ -536,10 +556,10 @@ impl QueueEnd {
     pub fn recorded(&mut self, attempts: Vec<u64>) {
         for attempt in &attempts {
             let Some(message) = self.open.remove(attempt) else { continue };
-            if let Some(users) = self.held.get_mut(&message) {
-                *users -= 1;
-                if *users == 0 {
-                    self.held.remove(&message);
+            if let Entry::Occupied(mut users) = self.held.entry(message) {
+                *users.get_mut() -= 1;
+                if *users.get() == 0 {
+                    users.remove();
                 }
             }
         }
@@ -628,7 +648,8 @@ mod tests {
         let (mut sender, mut queue) = pair();
         queue.attempt(attempt(1, 5, 3), Some(b"abc")).unwrap();
         assert!(queue.holds(MessageId(5)));
-        queue.attempt(attempt(2, 5, 3), None).unwrap();
+        // What is held does not go along, although it is there.
+        queue.attempt(attempt(2, 5, 3), Some(b"xyz")).unwrap();
         sender.handle(&mut carry(queue.output())).unwrap();
         for _ in 0..2 {
             let Some(SenderEvent::Attempt { body, .. }) = sender.poll() else { panic!() };
@@ -642,6 +663,23 @@ mod tests {
         assert!(!queue.holds(MessageId(5)));
         sender.handle(&mut carry(queue.output())).unwrap();
         assert!(sender.bodies.is_empty() && sender.open.is_empty());
+    }
+
+    #[test]
+    fn an_attempt_whose_body_is_not_there_or_may_not_be_is_garbage() {
+        let small = |id, inline| (attempt(id, 5, 3), inline);
+        let large = |id, inline| (attempt(id, 5, INLINE_BYTES_MAX + 1), inline);
+        for attempts in
+            [vec![small(1, false)], vec![large(1, true)], vec![small(1, true), large(2, false)]]
+        {
+            let (mut sender, last) = (pair().0, attempts.len() - 1);
+            for (at, (attempt, inline)) in attempts.into_iter().enumerate() {
+                let expected = if at == last { Err(LinkError::Garbage) } else { Ok(()) };
+                let header = ToSender::Attempt { attempt: Box::new(attempt), inline };
+                let mut frame = BytesMut::from(&frame::encode(&header, b"abc").unwrap()[..]);
+                assert_eq!(sender.handle(&mut frame), expected);
+            }
+        }
     }
 
     #[test]

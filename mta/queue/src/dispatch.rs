@@ -387,11 +387,11 @@ impl Queue {
             let flight = Flight { attempt: attempt.attempt, message };
             sender.under_way.insert(attempt.attempt.0, flight);
         }
-        let held = self.senders.end(key).is_some_and(|end| end.holds(message));
+        let held = || self.senders.ends.get(&key).is_some_and(|sender| sender.end.holds(message));
         let ready = self
             .shelf
             .get(message)
-            .filter(|opened| opened.bytes > INLINE_BYTES_MAX || opened.content.is_some() || held);
+            .filter(|opened| opened.bytes > INLINE_BYTES_MAX || opened.content.is_some() || held());
         match ready.cloned() {
             Some(opened) => self.send_attempt(key, attempt, hop, &opened, now),
             None => {
@@ -440,10 +440,7 @@ impl Queue {
             prefix_bytes: opened.prefix_bytes,
             recipients,
         };
-        let small = opened.bytes <= INLINE_BYTES_MAX;
-        let inline = small && !sender.end.holds(attempt.message);
-        let body = opened.content.as_deref().filter(|_| inline);
-        let handed_out = sender.end.attempt(order, body);
+        let handed_out = sender.end.attempt(order, opened.content.as_deref());
         // Behind it: what was told before might have been the last that held this very body.
         sender.tell_recorded();
         match handed_out {
