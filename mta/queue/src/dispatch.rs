@@ -54,6 +54,9 @@ struct Sender {
     under_way: BTreeMap<u64, Flight>,
     /// Of these, attempts whose message is being read: the process does not know of them yet.
     reading: BTreeSet<AttemptId>,
+    /// Attempts whose results were on their way to the disk when the stream began, until it has told
+    /// all that it has under way.
+    awaited: HashSet<u64>,
     /// Attempts that it told and that are over, or whose end is on its way to the disk: their results
     /// are said again, and count nothing.
     strays: HashSet<u64>,
@@ -138,7 +141,8 @@ impl Senders {
         }
     }
 
-    pub fn connect(&mut self, key: SenderKey, build: u64) {
+    /// A stream begins; results of this process that are `awaited` are on their way to the disk.
+    pub fn connect(&mut self, key: SenderKey, build: u64, awaited: HashSet<u64>) {
         let sender = Sender {
             end: QueueEnd::new(build),
             welcomed: false,
@@ -146,6 +150,7 @@ impl Senders {
             capacity: 0,
             under_way: BTreeMap::new(),
             reading: BTreeSet::new(),
+            awaited,
             strays: HashSet::new(),
             recorded: Vec::new(),
         };
@@ -495,12 +500,12 @@ impl Queue {
         }
         let orphans = self.senders.orphans.get_mut(&key);
         let known = orphans.and_then(|orphans| orphans.under_way.remove(&told.attempt));
-        if known.is_none() && self.records.awaits(key, told.attempt) {
-            // Its end is on its way to the disk: only the stream is new. It may be durable before the
-            // result is said again, which is behind all that is under way.
-            if let Some(sender) = self.senders.ends.get_mut(&key) {
-                sender.strays.insert(told.attempt);
-            }
+        if let (None, Some(sender)) = (&known, self.senders.ends.get_mut(&key))
+            && sender.awaited.remove(&told.attempt)
+        {
+            // Its end is on its way to the disk, or has come there since the stream began: only the
+            // stream is new. The process is told when it is durable, and says the result again.
+            sender.strays.insert(told.attempt);
             return Ok(());
         }
         let settled = self.senders.settled.entry(key).or_default().has(told.attempt);
@@ -542,6 +547,7 @@ impl Queue {
         self.senders.all_named(key);
         if let Some(sender) = self.senders.ends.get_mut(&key) {
             sender.greeted = true;
+            sender.awaited = HashSet::new();
             sender.tell_recorded();
         }
         if let Some(orphans) = self.senders.orphans.remove(&key) {
@@ -585,9 +591,8 @@ impl Queue {
     ) -> Result<(), LinkError> {
         let Some(sender) = self.senders.ends.get_mut(&key) else { return Ok(()) };
         let Some(flight) = sender.under_way.get(&result.attempt).copied() else {
-            // Said again: its end is on its way to the disk, or was recorded before.
-            let stray = sender.strays.remove(&result.attempt);
-            let known = stray || self.records.awaits(key, result.attempt);
+            // Said again over a new stream: its end is on its way to the disk, or was recorded before.
+            let known = sender.strays.remove(&result.attempt);
             return if known { Ok(()) } else { Err(LinkError::NotGiven) };
         };
         if flight.message != result.message {

@@ -266,7 +266,7 @@ impl Queue {
     /// A stream to a sending process is there.
     pub fn sender_connected(&mut self, key: SenderKey, now: Now) {
         self.sender_gone(key, now);
-        self.senders.connect(key, self.build);
+        self.senders.connect(key, self.build, self.records.awaited(key));
     }
 
     /// The stream to a sending process is gone. Its attempts are lost if the process does not name

@@ -39,8 +39,6 @@ const STALL_TIME_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Records {
     next: Acknowledgement,
     waiting: HashMap<Acknowledgement, Waiting>,
-    /// Results in `waiting`.
-    awaited: HashSet<(SenderKey, u64)>,
     /// Results of which the scheduler has not yet given all records.
     fresh: BTreeMap<MessageId, Vec<Acknowledgement>>,
     tickets: HashMap<Ticket, Group>,
@@ -109,7 +107,6 @@ impl Records {
     /// The same for the result of an attempt. Those of one message that come together wait
     /// together: a list of thousands has one record for many, and not each waits for all.
     pub fn expect_result(&mut self, key: SenderKey, attempt: u64, message: MessageId) {
-        self.awaited.insert((key, attempt));
         for acknowledgement in self.fresh.get(&message).into_iter().flatten() {
             let waiting = self.waiting.get_mut(acknowledgement).map(|waiting| &mut waiting.whom);
             if let Some(Whom::Sender(other, attempts)) = waiting
@@ -121,9 +118,14 @@ impl Records {
         self.expect(Whom::Sender(key, vec![attempt]), &[message]);
     }
 
-    /// Whether the result of this attempt waits to be durable: its process will be told then.
-    pub fn awaits(&self, key: SenderKey, attempt: u64) -> bool {
-        self.awaited.contains(&(key, attempt))
+    /// The attempts of this process whose results wait to be durable: it will be told then. Looks at
+    /// all that wait, which a new stream is worth and a message is not.
+    pub fn awaited(&self, key: SenderKey) -> HashSet<u64> {
+        let of_process = |waiting: &Waiting| match &waiting.whom {
+            Whom::Sender(other, attempts) if *other == key => attempts.clone(),
+            _ => Vec::new(),
+        };
+        self.waiting.values().flat_map(of_process).collect()
     }
 
     /// The scheduler has given all that it has.
@@ -201,13 +203,7 @@ impl Records {
         if waiting.open > 0 {
             return None;
         }
-        let whom = self.waiting.remove(&acknowledgement)?.whom;
-        if let Whom::Sender(key, attempts) = &whom {
-            for attempt in attempts {
-                self.awaited.remove(&(*key, *attempt));
-            }
-        }
-        Some(whom)
+        self.waiting.remove(&acknowledgement).map(|waiting| waiting.whom)
     }
 }
 
