@@ -20,6 +20,7 @@ mod reads;
 mod record;
 mod restore;
 mod shelf;
+mod slots;
 
 pub use dispatch::SenderKey;
 pub use parts::Parts;

@@ -9,6 +9,7 @@ use crate::intake::Pending;
 use crate::parts::{Manner, Parts, outcomes};
 use crate::reads::ReadFor;
 use crate::shelf::Opened;
+use crate::slots::Slots;
 use crate::{Logged, Output, Queue};
 use bytes::Bytes;
 use link::admin::Answer;
@@ -37,8 +38,7 @@ const STALL_TIME_MAX: Duration = Duration::from_secs(1);
 /// What is on its way into the spool.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    next: Acknowledgement,
-    waiting: HashMap<Acknowledgement, Waiting>,
+    waiting: Slots<Waiting>,
     /// Results of which the scheduler has not yet given all records.
     fresh: BTreeMap<MessageId, Vec<Acknowledgement>>,
     tickets: HashMap<Ticket, Group>,
@@ -97,10 +97,9 @@ impl Records {
     /// these messages, of which there is at least one.
     pub fn expect(&mut self, whom: Whom, messages: &[MessageId]) {
         debug_assert!(!messages.is_empty(), "nothing would end the waiting");
-        self.next += 1;
-        self.waiting.insert(self.next, Waiting { whom, open: messages.len() as u32 });
+        let name = self.waiting.insert(Waiting { whom, open: messages.len() as u32 });
         for message in messages {
-            self.fresh.entry(*message).or_default().push(self.next);
+            self.fresh.entry(*message).or_default().push(name);
         }
     }
 
@@ -108,7 +107,7 @@ impl Records {
     /// together: a list of thousands has one record for many, and not each waits for all.
     pub fn expect_result(&mut self, key: SenderKey, attempt: u64, message: MessageId) {
         for acknowledgement in self.fresh.get(&message).into_iter().flatten() {
-            let waiting = self.waiting.get_mut(acknowledgement).map(|waiting| &mut waiting.whom);
+            let waiting = self.waiting.get_mut(*acknowledgement).map(|waiting| &mut waiting.whom);
             if let Some(Whom::Sender(other, attempts)) = waiting
                 && *other == key
             {
@@ -140,7 +139,7 @@ impl Records {
     fn add(&mut self, message: MessageId) -> Acknowledgements {
         let Some(fresh) = self.fresh.get(&message) else { return Vec::new() };
         for acknowledgement in fresh {
-            if let Some(waiting) = self.waiting.get_mut(acknowledgement) {
+            if let Some(waiting) = self.waiting.get_mut(*acknowledgement) {
                 waiting.open += 1;
             }
         }
@@ -150,7 +149,7 @@ impl Records {
     /// Counts one group more that these wait for.
     fn split(&mut self, acknowledgements: &Acknowledgements) {
         for acknowledgement in acknowledgements {
-            if let Some(waiting) = self.waiting.get_mut(acknowledgement) {
+            if let Some(waiting) = self.waiting.get_mut(*acknowledgement) {
                 waiting.open += 1;
             }
         }
@@ -198,12 +197,12 @@ impl Records {
 
     /// One of them is done; gives back whom to answer if it was the last.
     fn done(&mut self, acknowledgement: Acknowledgement) -> Option<Whom> {
-        let waiting = self.waiting.get_mut(&acknowledgement)?;
+        let waiting = self.waiting.get_mut(acknowledgement)?;
         waiting.open -= 1;
         if waiting.open > 0 {
             return None;
         }
-        self.waiting.remove(&acknowledgement).map(|waiting| waiting.whom)
+        self.waiting.remove(acknowledgement).map(|waiting| waiting.whom)
     }
 }
 
