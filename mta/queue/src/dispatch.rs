@@ -38,6 +38,8 @@ pub(crate) struct Senders {
     settled: BTreeMap<SenderKey, Settled>,
     /// Seals attempts: the same in each life of the queue process.
     seal_key: [u64; 2],
+    /// A hasher that has taken the key in.
+    keyed: DefaultHasher,
     /// When durable results that nothing else went along with are told.
     tell_at: Option<Instant>,
 }
@@ -137,6 +139,7 @@ impl Senders {
             orphans: BTreeMap::new(),
             settled: BTreeMap::new(),
             seal_key,
+            keyed: keyed(seal_key),
             tell_at: None,
         }
     }
@@ -160,6 +163,7 @@ impl Senders {
     /// Attempts are sealed with this key, which former lives of ours had, too.
     pub fn set_seal_key(&mut self, key: [u64; 2]) {
         self.seal_key = key;
+        self.keyed = keyed(key);
     }
 
     /// Ends a conversation. Its attempts wait for the process to come back.
@@ -197,8 +201,9 @@ impl Senders {
         recipients: impl Iterator<Item = u32>,
     ) -> u64 {
         let [first, second] = self.seal_key;
-        let mut hasher = BlockHasher::new();
-        for word in [first, second, key.0 as u64, key.1.into(), attempt, message.0] {
+        let process = (key.0 as u64) << 16 | u64::from(key.1);
+        let mut hasher = BlockHasher::new(self.keyed.clone());
+        for word in [process, attempt, message.0] {
             hasher.put(word.to_le_bytes());
         }
         recipients.for_each(|index| hasher.put(index.to_le_bytes()));
@@ -633,6 +638,12 @@ fn recipients_that_fit(envelope: &Envelope, indices: &[u32]) -> Vec<(u32, Recipi
         .collect()
 }
 
+fn keyed(key: [u64; 2]) -> DefaultHasher {
+    let mut hasher = DefaultHasher::new();
+    key.into_iter().for_each(|word| hasher.write_u64(word));
+    hasher
+}
+
 /// A hasher with a block in front of it: each call of a hasher costs much more than the bytes of a number.
 struct BlockHasher {
     hasher: DefaultHasher,
@@ -641,8 +652,8 @@ struct BlockHasher {
 }
 
 impl BlockHasher {
-    fn new() -> BlockHasher {
-        BlockHasher { hasher: DefaultHasher::new(), block: [0; 64], filled: 0 }
+    fn new(hasher: DefaultHasher) -> BlockHasher {
+        BlockHasher { hasher, block: [0; 64], filled: 0 }
     }
 
     #[inline]
@@ -664,6 +675,38 @@ impl BlockHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_seal_is_of_its_key_its_process_its_attempt_its_message_and_its_recipients() {
+        let seal = |seal_key, (role, number), attempt, message, recipients: &[u32]| {
+            let senders = Senders::new(1, Instant::default(), seal_key);
+            let key = SenderKey(role, number);
+            senders.seal(key, attempt, MessageId(message), recipients.iter().copied())
+        };
+        let send = (Role::Send, 1);
+        let many: Vec<u32> = (0..100).collect();
+        let mut swapped = many.clone();
+        swapped.swap(50, 51);
+        let all = [
+            seal([1, 2], send, 3, 4, &[5]),
+            seal([7, 2], send, 3, 4, &[5]),
+            seal([1, 7], send, 3, 4, &[5]),
+            seal([1, 2], (Role::Local, 1), 3, 4, &[5]),
+            seal([1, 2], (Role::Send, 7), 3, 4, &[5]),
+            seal([1, 2], send, 7, 4, &[5]),
+            seal([1, 2], send, 3, 7, &[5]),
+            seal([1, 2], send, 3, 4, &[7]),
+            seal([1, 2], send, 3, 4, &[5, 0]),
+            seal([1, 2], send, 3, 4, &[]),
+            seal([1, 2], send, 3, 4, &many),
+            seal([1, 2], send, 3, 4, &many[..99]),
+            seal([1, 2], send, 3, 4, &swapped),
+        ];
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+        let mut later = Senders::new(1, Instant::default(), [9, 9]);
+        later.set_seal_key([1, 2]);
+        assert_eq!(later.seal(SenderKey(Role::Send, 1), 3, MessageId(4), [5].into_iter()), all[0]);
+    }
 
     #[test]
     fn the_newest_durable_results_of_a_process_are_remembered_and_no_more() {
