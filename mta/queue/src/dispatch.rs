@@ -626,7 +626,7 @@ impl Queue {
 fn recipients_that_fit(envelope: &Envelope, indices: &[u32]) -> Vec<(u32, Recipient)> {
     let found = |index: &u32| Some((*index, envelope.recipients.get(*index as usize)?));
     let mut bytes = 0;
-    indices
+    let recipients = indices
         .iter()
         .filter_map(found)
         .take(ATTEMPT_RECIPIENTS_MAX)
@@ -634,8 +634,10 @@ fn recipients_that_fit(envelope: &Envelope, indices: &[u32]) -> Vec<(u32, Recipi
             bytes += recipient_bytes(recipient);
             bytes <= RECIPIENTS_BYTES_MAX
         })
-        .map(|(index, recipient)| (index, recipient.clone()))
-        .collect()
+        .map(|(index, recipient)| (index, recipient.clone()));
+    let mut all = Vec::with_capacity(indices.len().min(ATTEMPT_RECIPIENTS_MAX));
+    all.extend(recipients);
+    all
 }
 
 fn keyed(key: [u64; 2]) -> DefaultHasher {

@@ -38,10 +38,15 @@ impl Scheduler {
             return vec![members];
         }
         let found = &self.groups[members];
-        let all = !found.has_left();
-        let stays = |index: &&u32| all || self.is_member(message, job, **index);
         let list = &found.list[found.first as usize..];
-        list.iter().filter(stays).take(max).copied().collect()
+        let count = max.min(found.live as usize);
+        if !found.has_left() {
+            return list[..count].to_vec();
+        }
+        let stay = list.iter().filter(|index| self.is_member(message, job, **index));
+        let mut first = Vec::with_capacity(count);
+        first.extend(stay.take(count));
+        first
     }
 
     pub(crate) fn members_len(&self, job: u32) -> usize {
