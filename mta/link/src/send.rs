@@ -361,14 +361,10 @@ impl SenderEnd {
 /// deferred.
 fn cut_to_bound(result: &mut Result) {
     result.outcomes.truncate(ATTEMPT_RECIPIENTS_MAX);
+    let mut sum = 0;
     for (_, outcome) in &mut result.outcomes {
-        cut_report(outcome, PEER_BYTES_MAX, REPLY_TEXT_BYTES_MAX);
+        sum += OUTCOME_REST_BYTES + cut_report(outcome, PEER_BYTES_MAX, REPLY_TEXT_BYTES_MAX);
     }
-    let bytes = |outcome: &Outcome| {
-        let report = outcome.report();
-        OUTCOME_REST_BYTES + report.peer.len() + report.reply.text.len()
-    };
-    let sum: usize = result.outcomes.iter().map(|(_, outcome)| bytes(outcome)).sum();
     if sum <= RESULT_BYTES_MAX {
         return;
     }
@@ -379,11 +375,13 @@ fn cut_to_bound(result: &mut Result) {
     }
 }
 
-fn cut_report(outcome: &mut Outcome, peer_bytes_max: usize, text_bytes_max: usize) {
+/// Gives back how many bytes are left.
+fn cut_report(outcome: &mut Outcome, peer_bytes_max: usize, text_bytes_max: usize) -> usize {
     let (Outcome::Delivered { report, .. } | Outcome::Deferred(report) | Outcome::Failed(report)) =
         outcome;
     cut(&mut report.peer, peer_bytes_max);
     cut(&mut report.reply.text, text_bytes_max);
+    report.peer.len() + report.reply.text.len()
 }
 
 /// Whether `cut_to_bound` would leave it as it is, but for the sum.
@@ -395,6 +393,7 @@ fn is_bounded(result: &Result) -> bool {
     result.outcomes.len() <= ATTEMPT_RECIPIENTS_MAX && result.outcomes.iter().all(fits)
 }
 
+#[inline]
 fn cut(text: &mut Box<str>, bytes_max: usize) {
     if text.len() > bytes_max {
         let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
