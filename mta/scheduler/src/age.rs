@@ -5,7 +5,7 @@
 //! more recipients in one record than fit one notice.
 
 use crate::clock::{JUMP_MAX, ticks, wall_of_seconds};
-use crate::message::{DELAY_SEEN, DELETED, JobState, NULL_SENDER, OVERDUE, RESTORED};
+use crate::message::{DELAY_SEEN, DELETED, JobState, NULL_SENDER, OVERDUE, RESTORED, TELLS_DELAY};
 use crate::output::{Notice, NoticeKind, Record};
 use crate::scheduler::Scheduler;
 use crate::store::NONE;
@@ -108,7 +108,7 @@ impl Scheduler {
             self.ask_back(message);
             return self.begin_to_tell(message, Mark::Expiry);
         }
-        self.messages[message].flags |= DELAY_SEEN;
+        self.messages[message].flags |= DELAY_SEEN | TELLS_DELAY;
         if self.messages[message].has(RESTORED) {
             self.arm_age(message);
         } else {
@@ -139,6 +139,8 @@ impl Scheduler {
             }
             if aged.next < len {
                 self.aged.push_front(aged);
+            } else if aged.mark == Mark::Delay {
+                self.messages[message].flags &= !TELLS_DELAY;
             }
             if self.records.len() > records {
                 return;

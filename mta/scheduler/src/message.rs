@@ -44,6 +44,9 @@ pub(crate) const DELAY_SEEN: u8 = 16;
 /// The null sender.
 pub(crate) const NULL_SENDER: u8 = 32;
 
+/// Its sender is being told of the delay, in several records: a restart must not take that for done.
+pub(crate) const TELLS_DELAY: u8 = 64;
+
 /// The recipients of a message with more than one.
 #[derive(Debug, Default)]
 pub(crate) struct Many {

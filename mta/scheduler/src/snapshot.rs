@@ -6,7 +6,9 @@
 
 use crate::clock::wall_of_seconds;
 use crate::job::To;
-use crate::message::{DELAY_SEEN, JobState, MANY, Message, NULL_SENDER, OVERDUE, Recipient};
+use crate::message::{
+    DELAY_SEEN, JobState, MANY, Message, NULL_SENDER, OVERDUE, Recipient, TELLS_DELAY,
+};
 use crate::output::HeldBy;
 use crate::scheduler::{Scheduler, SchedulerError};
 use crate::store::{NONE, Numbers};
@@ -181,6 +183,9 @@ impl Scheduler {
         reports: Cow<'a, [Report]>,
     ) -> Vec<u8> {
         let many = found.has(MANY);
+        // Each recipient knows whether its delay was told: the rest are told when its time is over
+        // once more.
+        let kept = if found.has(TELLS_DELAY) { FLAGS_KEPT & !DELAY_SEEN } else { FLAGS_KEPT };
         let recipients = if many { self.many[found.recipients].recipients.len() as u32 } else { 1 };
         encode(&Saved {
             id: found.id.0,
@@ -189,7 +194,7 @@ impl Scheduler {
             sender: self.symbols.get(found.sender),
             priority: found.priority,
             held: found.held,
-            flags: found.flags & FLAGS_KEPT,
+            flags: found.flags & kept,
             recipients,
             jobs,
             reports,

@@ -728,3 +728,50 @@ fn r227_an_attempt_that_is_withdrawn_is_made_again_and_counts_as_never_begun() {
     let again = bench.attempts().remove(0);
     assert_eq!((again.recipients, again.attempts_before), (vec![0, 1], 0));
 }
+
+#[test]
+fn who_is_told_of_a_delay_in_several_records_is_told_of_the_rest_after_a_restart() {
+    const RECIPIENTS: u32 = 2_500;
+    let mut bench = Bench::new(plain());
+    let to: Vec<String> = (0..RECIPIENTS).map(|at| format!("u{at}@b.test")).collect();
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    let message = bench.send(mail(1, "a@a.test", &to));
+    let mut told = Vec::new();
+    while told.is_empty() {
+        assert!(bench.sleep());
+        // One record at a time, as the queue process takes them.
+        while let Some(output) = bench.scheduler.poll(bench.now) {
+            match output {
+                Output::Attempt(attempt) => bench.answer(&attempt, greylisted()),
+                Output::Record(record) => told.extend(delays(&record)),
+            }
+            if !told.is_empty() {
+                break;
+            }
+        }
+    }
+    assert!(told.len() < RECIPIENTS as usize, "not all at once");
+    for restarts in 1..3 {
+        let bytes = bench.scheduler.export(message, bench.now).unwrap();
+        bench.scheduler = scheduler::Scheduler::new(plain(), restarts, bench.now);
+        bench.scheduler.restore(&bytes, bench.now).unwrap();
+        let until = bench.now.wall + seconds(2 * 3600);
+        while bench.now.wall < until {
+            for output in bench.drain() {
+                match output {
+                    Output::Attempt(attempt) => bench.answer(&attempt, greylisted()),
+                    Output::Record(record) => told.extend(delays(&record)),
+                }
+            }
+            assert!(bench.sleep());
+        }
+    }
+    told.sort_unstable();
+    assert!(told.into_iter().eq(0..RECIPIENTS), "each once");
+}
+
+/// The recipients whose delay is told.
+fn delays(record: &Record) -> Vec<u32> {
+    let notices = record.notices.iter().filter(|notice| notice.kind == NoticeKind::Delayed);
+    notices.flat_map(|notice| notice.recipients.iter().map(|(at, _)| *at)).collect()
+}
