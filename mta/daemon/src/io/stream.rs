@@ -64,6 +64,26 @@ impl Stream {
         }
     }
 
+    /// Reads what the other end said before it ended, and gives it to `hear` as it comes. Asks the
+    /// kernel itself: the runtime may not know yet that there is something.
+    pub fn read_rest<E>(
+        &mut self,
+        mut hear: impl FnMut(&mut BytesMut) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let mut room = vec![0; READ_BYTES];
+        loop {
+            match rustix::io::read(&self.socket, &mut room[..]) {
+                Ok(0) => return Ok(()),
+                Ok(length) => {
+                    self.input.extend_from_slice(&room[..length]);
+                    hear(&mut self.input)?;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
     /// Writes as much of `output` as the socket takes; `true` when all is gone.
     pub fn write(&mut self, output: &mut VecDeque<Bytes>) -> Result<bool> {
         while !output.is_empty() {
@@ -100,5 +120,29 @@ fn advance(output: &mut VecDeque<Bytes>, mut written: usize) {
         if first.is_empty() {
             output.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[tokio::test]
+    async fn what_the_other_end_said_before_it_ended_is_read_though_nothing_can_be_written() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut stream = Stream::new(ours.into()).unwrap();
+        let said = vec![7; 100_000];
+        (&theirs).write_all(&said).unwrap();
+        drop(theirs);
+        stream.writable().await.unwrap();
+        let mut output = VecDeque::from([Bytes::from_static(b"x")]);
+        assert_eq!(stream.write(&mut output).unwrap_err().kind(), ErrorKind::BrokenPipe);
+        let mut heard = Vec::new();
+        let ended: std::result::Result<(), LinkError> = stream.read_rest(|input| {
+            heard.extend_from_slice(&input.split());
+            Ok(())
+        });
+        assert_eq!((ended, heard), (Ok(()), said));
     }
 }

@@ -120,11 +120,21 @@ async fn converse(shared: Rc<Shared>, who: Who, stream: Stream, output: Rc<Notif
 
 async fn talk(shared: &Shared, who: Who, mut stream: Stream, told: &Notify) -> Result<()> {
     loop {
-        let (written, heard) = {
+        let written = {
             let mut queue = shared.queue.borrow_mut();
             let Some(frames) = output(who.role, who.instance, &mut queue) else { return Ok(()) };
-            let written = frames.is_empty() || stream.write(frames)?;
-            (written, written || unwritten_bytes(frames) <= UNWRITTEN_BYTES_MAX)
+            let written = if frames.is_empty() { Ok(true) } else { stream.write(frames) };
+            written
+                .map(|written| (written, written || unwritten_bytes(frames) <= UNWRITTEN_BYTES_MAX))
+        };
+        let (written, heard) = match written {
+            Ok(written) => written,
+            // It has ended, but what it said last counts: it may be what became of mail.
+            Err(error) => {
+                let rest = stream.read_rest(|input| who.input(shared, input));
+                shared.moved.notify_one();
+                return rest.map_err(std::io::Error::other).and(Err(error));
+            }
         };
         tokio::select! {
             ready = stream.ready(!written), if heard => ready?,
