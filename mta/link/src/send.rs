@@ -350,6 +350,11 @@ impl SenderEnd {
         self.open.get(&attempt).is_some_and(|open| open.result.is_none())
     }
 
+    /// Whether there are results of which it is not known that they are recorded.
+    pub fn has_results(&self) -> bool {
+        self.open.values().any(|open| open.result.is_some())
+    }
+
     /// Attempts that have no result yet.
     pub fn under_way(&self) -> usize {
         self.open.values().filter(|open| open.result.is_none()).count()

@@ -137,6 +137,83 @@ fn r206_a_client_that_waits_for_its_promise_has_it_over_the_next_stream() {
     assert_eq!(field.sink.with(&token).len(), 1);
 }
 
+/// What a sink waits at before it answers a message.
+struct Gate {
+    is_reached: AtomicBool,
+    is_open: AtomicBool,
+}
+
+impl Gate {
+    const fn closed() -> Gate {
+        Gate { is_reached: AtomicBool::new(false), is_open: AtomicBool::new(false) }
+    }
+
+    fn pass(&self) {
+        self.is_reached.store(true, Relaxed);
+        until("the gate to be opened", || self.is_open.load(Relaxed).then_some(()));
+    }
+
+    fn open(&self) {
+        self.is_open.store(true, Relaxed);
+    }
+
+    /// A sink that answers so, and a daemon with one process that sends to it.
+    fn before_a_sink(&self, end: fn(&Mail) -> String) -> (Sink, Daemon) {
+        let sink = Sink::start(Script { end, ..Script::default() });
+        let tables = format!("[processes]\nsend = 1\n{RETRY}");
+        let daemon = Daemon::start(Setup { sink_port: sink.port, tables, ..Setup::default() });
+        (sink, daemon)
+    }
+
+    /// Has the daemon try a message, which waits here; returns what it is known by.
+    fn bring_a_message(&self, daemon: &Daemon) -> String {
+        let token = token("outlives");
+        let mut client = Client::in_data(daemon.port, "a@client.test", "b@sink.test");
+        client.send(format!("Subject: {token}\r\n\r\nx\r\n.\r\n"));
+        client.expect(250);
+        until("the message to be at the sink", || self.is_reached.load(Relaxed).then_some(()));
+        token
+    }
+}
+
+#[test]
+fn r206_what_a_process_finds_while_it_drains_is_told_over_the_next_stream() {
+    static GATE: Gate = Gate::closed();
+    let (sink, daemon) = GATE.before_a_sink(|_| {
+        GATE.pass();
+        "250 2.0.0 Ok".to_string()
+    });
+    if !may_seize(&daemon) {
+        return;
+    }
+    let (before, token) = (daemon.pids_of("send"), GATE.bring_a_message(&daemon));
+    let file = daemon.directory.join("posthaste.toml");
+    let settings = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, settings.replace("mx.local.test", "other.local.test")).unwrap();
+    daemon.signal(libc::SIGHUP);
+    daemon.wait_for_log(&["settings have changed: ending what is under way"]);
+    let mut client = Client::in_data(daemon.port, "a@client.test", "late@sink.test");
+    client.send("Subject: late\r\n\r\nx\r\n.\r\n");
+    client.expect(250);
+    until("both to be given out", || (daemon.summary()["attempts_in_flight"] == 2).then_some(()));
+    for mut stream in streams_of(before[0]) {
+        stream.write_all(&POISON).unwrap();
+    }
+    daemon.wait_for_log(&["the stream between queue and send 0 was lost", "begun again"]);
+    GATE.open();
+    sink.wait(&token);
+    until("the next process", || {
+        let now = daemon.pids_of("send");
+        (!lives(&before[0]) && !now.is_empty() && now != before).then_some(())
+    });
+    until("an empty queue", || (daemon.queued() == 0).then_some(()));
+    assert_eq!(sink.with(&token).len(), 1, "{}", daemon.log());
+    // Of what it was given while it drained it has begun nothing.
+    let late = daemon.wait_for_log(&["late@sink.test", "delivered"]);
+    assert!(!late.contains(&format!("send[{}]", before[0])), "{late}");
+    daemon.works();
+}
+
 /// As many processes as the settings allow, each with a stream that was lost once: queue has to hear
 /// of them all when it starts.
 #[test]
@@ -180,24 +257,15 @@ fn set_limit(pid: u32, limit: Rlimit) -> Rlimit {
 #[test]
 fn r206_a_stream_that_could_not_be_made_is_begun_again_and_what_was_tried_meanwhile_is_not_doubled()
 {
-    static MAY_END: AtomicBool = AtomicBool::new(false);
-    static AT_ITS_END: AtomicBool = AtomicBool::new(false);
-    let end = |_: &Mail| {
-        AT_ITS_END.store(true, Relaxed);
-        until("leave to take the message", || MAY_END.load(Relaxed).then_some(()));
+    static GATE: Gate = Gate::closed();
+    let (sink, daemon) = GATE.before_a_sink(|_| {
+        GATE.pass();
         "250 2.0.0 Ok".to_string()
-    };
-    let sink = Sink::start(Script { end, ..Script::default() });
-    let tables = format!("[processes]\nsend = 1\n{RETRY}");
-    let daemon = Daemon::start(Setup { sink_port: sink.port, tables, ..Setup::default() });
+    });
     if !may_seize(&daemon) {
         return;
     }
-    let (pids, token) = (daemon.pids(), token("outlives"));
-    let mut client = Client::in_data(daemon.port, "a@client.test", "b@sink.test");
-    client.send(format!("Subject: {token}\r\n\r\nx\r\n.\r\n"));
-    client.expect(250);
-    until("the message to be at the sink", || AT_ITS_END.load(Relaxed).then_some(()));
+    let (pids, token) = (daemon.pids(), GATE.bring_a_message(&daemon));
     let limit = leave_no_descriptor(daemon.pid());
     for mut stream in streams_of(daemon.pids_of("send")[0]) {
         stream.write_all(&POISON).unwrap();
@@ -205,7 +273,7 @@ fn r206_a_stream_that_could_not_be_made_is_begun_again_and_what_was_tried_meanwh
     // Longer than queue waits for the process to come back.
     let failed = || daemon.log().matches("no stream between queue and send 0: ").count();
     until("four failures to make a stream", || (failed() >= 4).then_some(()));
-    MAY_END.store(true, Relaxed);
+    GATE.open();
     sink.wait(&token);
     assert!(!renewals(&daemon, "send").1, "there is none");
     set_limit(daemon.pid(), limit);

@@ -223,7 +223,9 @@ impl Local {
             if self.draining {
                 let at = tokio::time::Instant::now() + DRAIN_TIME_MAX;
                 late.get_or_insert(at);
-                if !self.gather.is_busy() && (written || self.queue.is_none()) {
+                // What is not told is delivered again: a lost stream is waited for.
+                let told = self.queue.is_some() || !self.end.has_results();
+                if !self.gather.is_busy() && written && told {
                     return Ok(());
                 }
             }

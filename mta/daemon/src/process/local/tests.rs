@@ -2,7 +2,7 @@
 //! Must never depend on other users of the machine: where we are not root, it says so.
 
 use super::*;
-use crate::io::control::stream_pair;
+use crate::io::control::{Received, stream_pair};
 use crate::log::Style;
 use crate::settings::{
     Account, Local as LocalSettings, LogFormat, LogLevel, Piece, Surroundings, Template, Users,
@@ -612,4 +612,34 @@ fn all_that_local_does_goes_through_its_jail() {
             assert_eq!(fs::metadata(&a).unwrap().uid(), user);
         }
     }
+}
+
+#[test]
+fn r206_a_result_is_told_over_the_next_stream_though_the_process_drains() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut queue = maildir_queue(dir.path());
+    queue.attempt(1, &["a@l.test"], b"Subject: x\r\n\r\nbody\r\n");
+    let QueueEvent::Result(result) = queue.event() else { panic!() };
+    // It is not recorded when the stream is lost.
+    let Queue { stream, master, process, .. } = queue;
+    drop(stream);
+    let is_lost = |said| matches!(said, Received::Message(ToMaster::StreamLost { .. }, _));
+    while !is_lost(master.receive().unwrap()) {}
+    master.send(&FromMaster::Drain, None).unwrap();
+    let (ours, theirs) = stream_pair().unwrap();
+    let peer = FromMaster::Peer { role: Role::Queue, instance: 0, stream: 2 };
+    master.send(&peer, Some(theirs.as_fd())).unwrap();
+    drop(theirs);
+    // It ends as soon as it has told all, and waits for no answer.
+    let (mut stream, mut said) = (UnixStream::from(ours), Vec::new());
+    stream.set_nonblocking(false).unwrap();
+    stream.read_to_end(&mut said).unwrap();
+    let mut end = QueueEnd::new(BUILD);
+    end.handle(&mut BytesMut::from(&said[..])).unwrap();
+    let told: Vec<_> = std::iter::from_fn(|| end.poll()).skip(1).collect();
+    let [QueueEvent::UnderWay(one), QueueEvent::AllTold, again] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!((one.attempt, again), (1, &QueueEvent::Result(result)));
+    process.unwrap().join().unwrap().unwrap();
 }

@@ -229,8 +229,12 @@ impl Office {
         self.open(&hop);
     }
 
-    /// Opens a connection to this next hop if something waits there and the limits allow it.
+    /// Opens a connection to this next hop if something waits there and the limits allow it. A process
+    /// that drains begins nothing: queue does not know that it drains, and gives it attempts as before.
     pub fn open(self: &Rc<Self>, hop: &NextHop) {
+        if self.draining.get() {
+            return;
+        }
         let mut destinations = self.destinations.borrow_mut();
         let Some(destination) = destinations.get_mut(hop) else { return };
         let Some(first) = destination.waiting.front() else { return };
@@ -276,11 +280,8 @@ impl Office {
             }
         }
         self.ended.notify_one();
-        if self.draining.get() {
-            return;
-        }
         self.open(hop);
-        while self.connections.get() < self.setup.connections_max {
+        while !self.draining.get() && self.connections.get() < self.setup.connections_max {
             let Some(hop) = self.starved.borrow_mut().pop_front() else { return };
             self.open(&hop);
         }

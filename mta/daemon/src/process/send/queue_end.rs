@@ -45,32 +45,49 @@ pub async fn serve(office: Rc<Office>, mut orders: mpsc::Receiver<Order>) {
             Some(conversation) => tokio::select! {
                 order = orders.recv() => order,
                 ended = converse(&office, conversation) => {
-                    if let Err(error) = ended {
-                        office.trouble(&format!("the conversation with queue ended: {error}"));
-                        office.lost(conversation.number, loss(&error));
-                    }
+                    lost(&office, conversation.number, ended);
                     current = None;
                     continue;
                 }
             },
         };
         match order {
-            Some(Order::Queue(number, stream)) => match adopt(stream) {
-                Ok(stream) => {
-                    office.end.borrow_mut().connected();
-                    office.fetch_again();
-                    current = Some(Conversation::new(number, stream));
-                }
-                Err(error) => {
-                    office.trouble(&format!("no conversation with queue: {error}"));
-                    office.lost(number, loss(&error));
-                }
-            },
+            Some(Order::Queue(number, stream)) => {
+                current = connect(&office, number, stream).or(current);
+            }
             Some(Order::Drain) | None => {
-                let _ = tokio::time::timeout(DRAIN_TIME_MAX, drain(&office, current)).await;
+                let drained = drain(&office, &mut orders, current);
+                let _ = tokio::time::timeout(DRAIN_TIME_MAX, drained).await;
                 return;
             }
         }
+    }
+}
+
+/// Begins to talk over a new stream.
+fn connect(
+    office: &Office,
+    number: u64,
+    stream: std::os::unix::net::UnixStream,
+) -> Option<Conversation> {
+    match adopt(stream) {
+        Ok(stream) => {
+            office.end.borrow_mut().connected();
+            office.fetch_again();
+            Some(Conversation::new(number, stream))
+        }
+        Err(error) => {
+            office.trouble(&format!("no conversation with queue: {error}"));
+            office.lost(number, loss(&error));
+            None
+        }
+    }
+}
+
+fn lost(office: &Office, number: u64, ended: io::Result<()>) {
+    if let Err(error) = ended {
+        office.trouble(&format!("the conversation with queue ended: {error}"));
+        office.lost(number, loss(&error));
     }
 }
 
@@ -79,26 +96,53 @@ fn adopt(stream: std::os::unix::net::UnixStream) -> io::Result<UnixStream> {
     UnixStream::from_std(stream)
 }
 
-/// Lets the connections end what they have begun; results still go out.
-async fn drain(office: &Rc<Office>, current: Option<Conversation>) {
+/// Lets the connections end what they have begun. Results still go out, over the next stream if this
+/// one is lost: what is not told is delivered again.
+async fn drain(
+    office: &Rc<Office>,
+    orders: &mut mpsc::Receiver<Order>,
+    mut current: Option<Conversation>,
+) {
     office.draining.set(true);
     office.wake_all();
-    let emptied = async {
-        while !office.is_empty() {
-            office.ended.notified().await;
+    loop {
+        if office.is_empty() {
+            match &mut current {
+                Some(conversation) => match say_all(office, conversation).await {
+                    Ok(()) => return,
+                    ended => lost(office, conversation.number, ended),
+                },
+                None if orders.is_closed() || !office.end.borrow().has_results() => return,
+                None => {}
+            }
+            current = None;
         }
-    };
-    tokio::pin!(emptied);
-    let Some(mut conversation) = current else { return emptied.await };
-    tokio::select! {
-        () = &mut emptied => {}
-        _ = converse(office, &mut conversation) => return emptied.await,
+        let talk = async {
+            match &mut current {
+                Some(conversation) => (conversation.number, converse(office, conversation).await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            (number, ended) = talk => {
+                lost(office, number, ended);
+                current = None;
+            }
+            order = orders.recv(), if !orders.is_closed() => {
+                if let Some(Order::Queue(number, stream)) = order {
+                    current = connect(office, number, stream).or(current);
+                }
+            }
+            () = office.ended.notified() => {}
+        }
     }
+}
+
+async fn say_all(office: &Office, conversation: &mut Conversation) -> io::Result<()> {
     while gather(office, &mut conversation.pending) {
-        if write_all(&conversation.stream, &mut conversation.pending).await.is_err() {
-            return;
-        }
+        write_all(&conversation.stream, &mut conversation.pending).await?;
     }
+    Ok(())
 }
 
 async fn write_all(stream: &UnixStream, pending: &mut BytesMut) -> io::Result<()> {
