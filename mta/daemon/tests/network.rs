@@ -122,6 +122,25 @@ fn n099_idle_connections_are_limited_for_each_client_and_in_total_and_hold_up_no
 }
 
 #[test]
+fn r211_a_listener_whose_connections_are_all_taken_leaves_another_one_its_own() {
+    let submission = support::free_port();
+    let tables = format!(
+        "[limits]\nconnections = 100\n[[listen]]\naddress = \"127.0.0.1:{submission}\"\nconnections = 10\n"
+    );
+    let place = start(tables);
+    // More than the other listener ever takes.
+    let mut busy: Vec<_> = (0..60).map(|_| Client::connect(place.daemon.port)).collect();
+    busy.iter_mut().for_each(|client| drop(client.expect(220)));
+    let mut idle: Vec<_> = (0..10).map(|_| Client::connect(submission)).collect();
+    idle.iter_mut().for_each(|client| drop(client.expect(220)));
+    let refused = Client::connect(submission).reply();
+    assert_eq!((refused.code, refused.enhanced()), (421, "4.7.0"));
+    place.daemon.works();
+    drop(idle.pop());
+    until("the free place", || (Client::connect(submission).reply().code == 220).then_some(()));
+}
+
+#[test]
 fn n099_ten_thousand_idle_connections_take_little_memory_and_mail_flows() {
     let idle_max = raise_descriptor_limit(10_500) as usize - 500;
     if idle_max < 10_000 {

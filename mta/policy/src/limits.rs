@@ -1,9 +1,8 @@
-//! How many connections at once: in total and for each client.
+//! How many connections at once: in total, at each listener and for each client.
 //!
 //! Must never forget a connection that is open nor count one that is closed: `opened` and
 //! `closed` are called in pairs.
 
-use crate::Verdict;
 use crate::memory::STRANGERS_PERCENT_MAX;
 use mail::{Enhanced, Reply};
 use std::collections::HashMap;
@@ -11,12 +10,14 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The limits.
+/// The limits of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections in total.
+    /// Connections of all listeners together.
     pub connections_max: u32,
-    /// Connections of one client.
+    /// Connections of this listener.
+    pub listener_connections_max: u32,
+    /// Connections of one client, at all listeners together.
     pub connections_per_client_max: u32,
 }
 
@@ -38,47 +39,96 @@ impl From<IpAddr> for Caller {
 /// The connections that are open now.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
-    open: u32,
-    /// Those of callers that are not trusted.
-    strangers: u32,
+    all: Count,
+    /// Those of each listener that has one, by its address.
+    listeners: HashMap<Arc<str>, Count>,
     callers: HashMap<Caller, u32>,
 }
 
-impl ConnectionLimits {
-    /// Connections of all strangers together. The rest is for trusted callers: whoever has many addresses could
-    /// keep everybody out.
-    pub fn strangers_max(self) -> u32 {
-        let reserve = u64::from(self.connections_max) * (100 - STRANGERS_PERCENT_MAX) / 100;
-        self.connections_max - reserve as u32
+/// Connections that share one limit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    open: u32,
+    /// Those of callers that are not trusted.
+    strangers: u32,
+}
+
+/// A connection that was accepted: what counts it out again.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    listener: Arc<str>,
+    caller: Caller,
+    trusted: bool,
+}
+
+/// Connections of all strangers together, of so many. The rest is for trusted callers: whoever has many addresses
+/// could keep everybody out.
+pub fn strangers_max(connections_max: u32) -> u32 {
+    let reserve = u64::from(connections_max) * (100 - STRANGERS_PERCENT_MAX) / 100;
+    connections_max - reserve as u32
+}
+
+impl Count {
+    fn has_room(self, max: u32, trusted: bool) -> bool {
+        self.open < max && (trusted || self.strangers < strangers_max(max))
+    }
+
+    fn opened(&mut self, trusted: bool) {
+        self.open += 1;
+        self.strangers += u32::from(!trusted);
+    }
+
+    fn closed(&mut self, trusted: bool) {
+        debug_assert!(self.open > 0, "closed without opened");
+        self.open = self.open.saturating_sub(1);
+        self.strangers = self.strangers.saturating_sub(u32::from(!trusted));
     }
 }
 
 impl Connections {
-    /// Counts a new connection if it may be; else 421, and it is not counted. `trusted` callers have no
-    /// limit of their own.
-    pub fn opened(&mut self, limits: ConnectionLimits, caller: &Caller, trusted: bool) -> Verdict {
-        let is_full = self.open >= limits.connections_max;
-        if is_full || (!trusted && self.strangers >= limits.strangers_max()) {
-            return defer(Enhanced(4, 7, 0), "too many connections here; try again later");
+    /// Counts a new connection if it may be.
+    ///
+    /// `listener` is its listener's address. `trusted` callers have no limit of their own.
+    ///
+    /// # Errors
+    ///
+    /// The 421 for a connection that is not counted.
+    pub fn opened(
+        &mut self,
+        limits: ConnectionLimits,
+        listener: &Arc<str>,
+        caller: Caller,
+        trusted: bool,
+    ) -> Result<Connection, Reply> {
+        let here = self.listeners.get(listener).copied().unwrap_or_default();
+        if !self.all.has_room(limits.connections_max, trusted)
+            || !here.has_room(limits.listener_connections_max, trusted)
+        {
+            return Err(defer("too many connections here; try again later"));
         }
-        let open = self.callers.get(caller).copied().unwrap_or(0);
+        let open = self.callers.get(&caller).copied().unwrap_or(0);
         if !trusted && open >= limits.connections_per_client_max {
-            return defer(Enhanced(4, 7, 0), "too many connections from your address");
+            return Err(defer("too many connections from your address"));
         }
         self.callers.insert(caller.clone(), open + 1);
-        self.open += 1;
-        self.strangers += u32::from(!trusted);
-        Verdict::Accept
+        self.all.opened(trusted);
+        self.listeners.entry(listener.clone()).or_default().opened(trusted);
+        Ok(Connection { listener: listener.clone(), caller, trusted })
     }
 
-    /// Counts a connection out that `opened` accepted, of a caller that was `trusted` then or not.
-    pub fn closed(&mut self, caller: &Caller, trusted: bool) {
-        debug_assert!(self.open > 0, "closed without opened");
-        self.open = self.open.saturating_sub(1);
-        self.strangers = self.strangers.saturating_sub(u32::from(!trusted));
+    /// Counts a connection out.
+    pub fn closed(&mut self, connection: &Connection) {
+        let Connection { listener, caller, trusted } = connection;
+        self.all.closed(*trusted);
+        // The last one takes its entry along, so that the tables are bounded by the connections.
+        if let Some(here) = self.listeners.get_mut(listener) {
+            here.closed(*trusted);
+            if here.open == 0 {
+                self.listeners.remove(listener);
+            }
+        }
         match self.callers.get_mut(caller) {
             Some(open) if *open > 1 => *open -= 1,
-            // The last one takes its entry along, so that the table is bounded by `open`.
             _ => {
                 self.callers.remove(caller);
             }
@@ -87,7 +137,7 @@ impl Connections {
 
     /// How many are open.
     pub fn open(&self) -> u32 {
-        self.open
+        self.all.open
     }
 
     /// How many different callers have one open.
@@ -104,16 +154,19 @@ pub fn client_network(client: IpAddr) -> IpAddr {
     }
 }
 
-fn defer(enhanced: Enhanced, text: &str) -> Verdict {
-    Verdict::Defer(Reply::new(421, enhanced, text))
+fn defer(text: &str) -> Reply {
+    Reply::new(421, Enhanced(4, 7, 0), text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LIMITS: ConnectionLimits =
-        ConnectionLimits { connections_max: 4, connections_per_client_max: 2 };
+    const LIMITS: ConnectionLimits = ConnectionLimits {
+        connections_max: 4,
+        listener_connections_max: 4,
+        connections_per_client_max: 2,
+    };
 
     fn ip(text: &str) -> Caller {
         text.parse::<IpAddr>().unwrap().into()
@@ -123,40 +176,46 @@ mod tests {
         Caller::Socket(Path::new(path).into())
     }
 
-    fn is_open(connections: &mut Connections, client: &str, trusted: bool) -> bool {
-        connections.opened(LIMITS, &ip(client), trusted) == Verdict::Accept
+    /// One more at the only listener.
+    fn open(all: &mut Connections, caller: Caller, trusted: bool) -> Option<Connection> {
+        all.opened(LIMITS, &"[::]:25".into(), caller, trusted).ok()
+    }
+
+    fn is_open(all: &mut Connections, client: &str, trusted: bool) -> bool {
+        open(all, ip(client), trusted).is_some()
     }
 
     #[test]
     fn a_client_is_an_ipv4_address_or_an_ipv6_network() {
-        let mut open = Connections::default();
-        assert!(is_open(&mut open, "2001:db8::1", false));
-        assert!(is_open(&mut open, "2001:db8::ffff:2", false));
-        assert!(!is_open(&mut open, "2001:db8::3", false));
-        assert!(is_open(&mut open, "2001:db8:0:1::3", false));
-        assert_eq!((open.open(), open.callers()), (3, 2));
-        let mut open = Connections::default();
-        assert!(is_open(&mut open, "192.0.2.1", false));
-        assert!(is_open(&mut open, "::ffff:192.0.2.1", false));
-        assert!(!is_open(&mut open, "192.0.2.1", false));
-        assert!(is_open(&mut open, "192.0.2.2", false));
+        let mut all = Connections::default();
+        assert!(is_open(&mut all, "2001:db8::1", false));
+        assert!(is_open(&mut all, "2001:db8::ffff:2", false));
+        assert!(!is_open(&mut all, "2001:db8::3", false));
+        assert!(is_open(&mut all, "2001:db8:0:1::3", false));
+        assert_eq!((all.open(), all.callers()), (3, 2));
+        let mut all = Connections::default();
+        assert!(is_open(&mut all, "192.0.2.1", false));
+        assert!(is_open(&mut all, "::ffff:192.0.2.1", false));
+        assert!(!is_open(&mut all, "192.0.2.1", false));
+        assert!(is_open(&mut all, "192.0.2.2", false));
     }
 
     #[test]
     fn trusted_clients_have_only_the_total_limit() {
-        let mut open = Connections::default();
+        let mut all = Connections::default();
         for _ in 0..3 {
-            assert!(is_open(&mut open, "192.0.2.1", true));
+            assert!(is_open(&mut all, "192.0.2.1", true));
         }
-        assert_eq!(open.opened(LIMITS, &socket("/s"), true), Verdict::Accept);
-        let Verdict::Defer(reply) = open.opened(LIMITS, &socket("/s"), true) else { panic!() };
-        assert_eq!(reply.code, 421);
+        assert!(open(&mut all, socket("/s"), true).is_some());
+        let refused = all.opened(LIMITS, &"[::]:25".into(), socket("/s"), true).unwrap_err();
+        assert_eq!(refused.code, 421);
     }
 
     #[test]
     fn r221_all_clients_of_a_unix_socket_that_is_not_trusted_are_one() {
-        let mut open = Connections::default();
-        for (path, trusted, accepted) in [
+        let mut all = Connections::default();
+        let mut accepted = Vec::new();
+        for (path, trusted, is_accepted) in [
             ("/strangers", false, true),
             ("/strangers", false, true),
             ("/strangers", false, false),
@@ -164,48 +223,69 @@ mod tests {
             ("/trusted", true, true),
             ("/trusted", true, false),
         ] {
-            let verdict = open.opened(LIMITS, &socket(path), trusted);
-            assert_eq!(verdict == Verdict::Accept, accepted, "{path}");
+            let connection = open(&mut all, socket(path), trusted);
+            assert_eq!(connection.is_some(), is_accepted, "{path}");
+            accepted.extend(connection);
         }
-        open.closed(&socket("/strangers"), false);
-        assert_eq!(open.opened(LIMITS, &socket("/strangers"), false), Verdict::Accept);
-        for path in ["/strangers", "/strangers", "/others", "/trusted"] {
-            open.closed(&socket(path), path == "/trusted");
-        }
-        assert_eq!((open.open(), open.callers()), (0, 0));
+        all.closed(&accepted.remove(0));
+        accepted.push(open(&mut all, socket("/strangers"), false).unwrap());
+        accepted.iter().for_each(|connection| all.closed(connection));
+        assert_eq!((all.open(), all.callers()), (0, 0));
     }
 
     #[test]
     fn r211_strangers_of_many_networks_leave_a_quarter_of_the_connections_to_trusted_callers() {
-        let limits =
-            |connections_max| ConnectionLimits { connections_max, connections_per_client_max: 1 };
-        assert_eq!(limits(u32::MAX).strangers_max(), u32::MAX - u32::MAX / 4);
-        for (connections_max, strangers) in [(1, 1), (3, 3), (4, 3), (100, 75)] {
-            let limits = limits(connections_max);
-            let mut open = Connections::default();
-            let network = |number: u32| Caller::from(IpAddr::from(number.to_be_bytes()));
-            let mut enter =
-                |number, trusted| open.opened(limits, &network(number), trusted) == Verdict::Accept;
-            let accepted = (0..200).filter(|number| enter(*number, false)).count();
-            assert_eq!(accepted, strangers, "of {connections_max}");
-            let accepted = (200..400).filter(|number| enter(*number, true)).count();
-            assert_eq!(accepted, connections_max as usize - strangers, "of {connections_max}");
-            // One that leaves makes room for its kind.
-            open.closed(&network(0), false);
-            assert_eq!(open.opened(limits, &network(0), false), Verdict::Accept);
+        assert_eq!(strangers_max(u32::MAX), u32::MAX - u32::MAX / 4);
+        // The smaller one of the two limits is in force.
+        for (max, strangers) in [(1, 1), (3, 3), (4, 3), (100, 75)] {
+            for (connections_max, listener_connections_max) in [(max, 200), (200, max)] {
+                let limits = ConnectionLimits {
+                    connections_max,
+                    listener_connections_max,
+                    connections_per_client_max: 1,
+                };
+                let mut all = Connections::default();
+                let network = |number: u32| Caller::from(IpAddr::from(number.to_be_bytes()));
+                let mut enter = |number, trusted| {
+                    all.opened(limits, &"[::]:25".into(), network(number), trusted).ok()
+                };
+                let mut accepted: Vec<_> =
+                    (0..200).filter_map(|number| enter(number, false)).collect();
+                assert_eq!(accepted.len(), strangers, "of {limits:?}");
+                accepted.extend((200..400).filter_map(|number| enter(number, true)));
+                assert_eq!(accepted.len(), max as usize, "of {limits:?}");
+                // One that leaves makes room for its kind.
+                all.closed(&accepted[0]);
+                assert!(all.opened(limits, &"[::]:25".into(), network(0), false).is_ok());
+            }
         }
     }
 
     #[test]
+    fn r211_a_listener_that_is_full_takes_no_place_of_another_one() {
+        let limits = |listener_connections_max| ConnectionLimits {
+            connections_max: 100,
+            listener_connections_max,
+            connections_per_client_max: 100,
+        };
+        let mut all = Connections::default();
+        let mut enter = |at: &str, max, trusted| {
+            all.opened(limits(max), &at.into(), ip("192.0.2.1"), trusted).is_ok()
+        };
+        assert_eq!((0..100).filter(|_| enter("[::]:25", 40, false)).count(), 30);
+        assert_eq!((0..100).filter(|_| enter("[::]:587", 8, false)).count(), 6);
+        assert_eq!((0..100).filter(|_| enter("[::]:587", 8, true)).count(), 2);
+        assert_eq!((0..100).filter(|_| enter("[::]:25", 40, true)).count(), 10);
+    }
+
+    #[test]
     fn what_closes_makes_room_and_leaves_nothing_behind() {
-        let mut open = Connections::default();
+        let mut all = Connections::default();
         for _ in 0..10_000 {
-            assert!(is_open(&mut open, "192.0.2.1", false));
-            assert!(is_open(&mut open, "192.0.2.1", false));
-            assert!(!is_open(&mut open, "192.0.2.1", false));
-            open.closed(&ip("192.0.2.1"), false);
-            open.closed(&ip("192.0.2.1"), false);
+            let two = [(); 2].map(|()| open(&mut all, ip("192.0.2.1"), false).unwrap());
+            assert!(!is_open(&mut all, "192.0.2.1", false));
+            two.iter().for_each(|connection| all.closed(connection));
         }
-        assert_eq!((open.open(), open.callers()), (0, 0));
+        assert_eq!((all.open(), all.callers(), all.listeners.len()), (0, 0, 0));
     }
 }

@@ -52,7 +52,8 @@ impl Settings {
     /// How many connections this listener takes.
     pub fn connections(&self, listen: &Listen) -> ConnectionLimits {
         ConnectionLimits {
-            connections_max: listen.connections,
+            connections_max: self.limits.connections,
+            listener_connections_max: listen.connections,
             connections_per_client_max: listen.connections_per_client,
         }
     }

@@ -74,8 +74,8 @@ pub const KNOBS: &[Knob] = knobs! {
     "listen.protocol" = "\"smtp\"", OneOf(&["smtp", "lmtp"]), "what is spoken there",
         "the world speaks SMTP", "\"lmtp\"";
     "listen.hostname" = "", Text("a domain"), "our name there", "as hostname", "\"mx2.example.org\"";
-    "listen.connections" = "", Count(1, 1_000_000), "connections at once, here", "as limits.connections", "50";
-    "listen.connections_per_client" = "", Count(1, 1_000_000), "connections at once of one stranger, here", "as limits.connections_per_client", "5";
+    "listen.connections" = "", Count(1, 1_000_000), "connections at once, here; never more than limits.connections", "as limits.connections", "50";
+    "listen.connections_per_client" = "", Count(1, 1_000_000), "connections at once, over all listeners, of one stranger who comes here", "as limits.connections_per_client", "5";
     "listen.message_bytes_max" = "", Bytes(64 * K, 4095 * M), "size of a message, here", "as limits.message_bytes_max", "\"1MB\"";
     "listen.recipients_max" = "", Count(100, RECIPIENTS), "recipients of a transaction, here", "as limits.recipients_max", "200";
     "listen.stranger_recipients_max" = "", Count(100, RECIPIENTS), "recipients of a transaction of a client that is not in relay.from, here", "as limits.stranger_recipients_max", "100";

@@ -54,8 +54,13 @@ pub(crate) fn receivers_max(memory_bytes: u64) -> u32 {
 
 /// The same of one listener, for what it says itself.
 pub(super) fn check_listener(table: &Scope<'_>, listen: &Listen, limits: &Limits, spool: &Spool) {
-    if table.has("connections") {
-        sessions(table, listen.connections, limits.session_memory_bytes_max);
+    let (here, all) = (listen.connections, limits.connections);
+    if here > all {
+        let what = format!(
+            "{here} connections here: more than limits.connections, {all}, which all listeners share"
+        );
+        let help = format!("connections = {all} is the most for it; or raise limits.connections");
+        table.wrong("connections", what, Some(help));
     }
     if table.has("recipients_max") {
         envelope((table, "recipients_max"), listen.recipients_max, spool.segment_bytes);

@@ -353,8 +353,8 @@ fn r242_what_no_counter_can_keep_is_refused_with_the_arithmetic_and_its_place() 
         ),
         (
             "[limits]\nconnections = 80\nsession_memory_bytes_max = \"1MiB\"\n[[listen]]\naddress = \"*:25\"\nconnections = 86",
-            "posthaste.toml:6:15: listen.connections: 86 connections x 12KiB, the least that each takes, = 1032KiB: \
-             more than session_memory_bytes_max, 1024KiB",
+            "posthaste.toml:6:15: listen.connections: 86 connections here: more than limits.connections, 80, which all \
+             listeners share",
         ),
         (
             "[limits]\nconnections = 80\nsession_memory_bytes_max = \"1MiB\"\n[processes]\nreceive = 13",

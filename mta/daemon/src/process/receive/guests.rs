@@ -3,9 +3,10 @@
 //! Must never count a connection that is gone.
 
 use mail::Reply;
-use policy::{Caller, ConnectionLimits, Connections, Verdict};
+use policy::{Caller, Connection, ConnectionLimits, Connections};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// The count.
@@ -22,22 +23,21 @@ struct Inner {
 #[derive(Debug)]
 pub struct Stay {
     guests: Guests,
-    caller: Caller,
-    trusted: bool,
+    connection: Connection,
 }
 
 impl Guests {
-    /// A place for one more, or what it is told instead.
+    /// A place for one more at a listener, or what it is told instead.
     pub fn enter(
         &self,
-        caller: Caller,
         limits: ConnectionLimits,
+        listener: &Arc<str>,
+        caller: Caller,
         trusted: bool,
     ) -> Result<Stay, Reply> {
-        match self.0.connections.borrow_mut().opened(limits, &caller, trusted) {
-            Verdict::Accept => Ok(Stay { guests: self.clone(), caller, trusted }),
-            Verdict::Defer(reply) | Verdict::Reject(reply) => Err(reply),
-        }
+        let connection =
+            self.0.connections.borrow_mut().opened(limits, listener, caller, trusted)?;
+        Ok(Stay { guests: self.clone(), connection })
     }
 
     /// Comes back when nobody is left.
@@ -50,7 +50,7 @@ impl Guests {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        self.guests.0.connections.borrow_mut().closed(&self.caller, self.trusted);
+        self.guests.0.connections.borrow_mut().closed(&self.connection);
         self.guests.0.gone.notify_one();
     }
 }
@@ -62,11 +62,18 @@ mod tests {
     #[test]
     fn a_place_is_given_back_when_the_connection_ends() {
         let guests = Guests::default();
-        let limits = ConnectionLimits { connections_max: 1, connections_per_client_max: 1 };
-        let caller = || Caller::from(std::net::IpAddr::from([192, 0, 2, 1]));
-        let first = guests.enter(caller(), limits, false).unwrap();
-        assert_eq!(guests.enter(caller(), limits, true).unwrap_err().code, 421);
+        let limits = ConnectionLimits {
+            connections_max: 1,
+            listener_connections_max: 1,
+            connections_per_client_max: 1,
+        };
+        let enter = |trusted| {
+            let caller = Caller::from(std::net::IpAddr::from([192, 0, 2, 1]));
+            guests.enter(limits, &"[::]:25".into(), caller, trusted)
+        };
+        let first = enter(false).unwrap();
+        assert_eq!(enter(true).unwrap_err().code, 421);
         drop(first);
-        assert!(guests.enter(caller(), limits, false).is_ok());
+        assert!(enter(false).is_ok());
     }
 }

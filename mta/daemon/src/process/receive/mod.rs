@@ -87,6 +87,8 @@ pub struct Listening {
     /// For all others.
     strangers: Arc<Server>,
     limits: ConnectionLimits,
+    /// Its address, by which its connections are counted; they stay counted over a reload.
+    address: Arc<str>,
     /// The settings say so of all its clients.
     all_trusted: bool,
     /// All clients without an address are counted as this one.
@@ -146,7 +148,7 @@ impl Shared {
             return Err(Reply::new(421, Enhanced(4, 3, 2), text));
         };
         let caller = listening.caller(client);
-        Ok((self.guests.enter(caller, listening.limits, trusted)?, share))
+        Ok((self.guests.enter(listening.limits, &listening.address, caller, trusted)?, share))
     }
 
     fn is_trusted(&self, client: Client) -> bool {
@@ -340,16 +342,18 @@ fn listening(handed: &Handed, listen: &Listen, connections_possible: u32) -> Lis
     let limits = settings.connections(listen);
     let limits = ConnectionLimits {
         connections_max: share(limits.connections_max).min(connections_possible),
+        listener_connections_max: share(limits.listener_connections_max),
         connections_per_client_max: share(limits.connections_per_client_max),
     };
     let server = |trusted| Server::new(settings.smtp(listen, trusted));
     let all_trusted = listen.socket.trusted;
-    let path = match &listen.address {
-        ListenAddress::Unix(path) => path.as_path().into(),
-        ListenAddress::Tcp(_) => Path::new("").into(),
+    let (address, path) = match &listen.address {
+        ListenAddress::Unix(path) => (format!("unix:{}", path.display()), path.as_path()),
+        ListenAddress::Tcp(address) => (address.to_string(), Path::new("")),
     };
-    let socket = Caller::Socket(path);
-    Listening { trusted: server(true), strangers: server(false), limits, all_trusted, socket }
+    let (address, socket) = (address.into(), Caller::Socket(path.into()));
+    let (trusted, strangers) = (server(true), server(false));
+    Listening { trusted, strangers, limits, address, all_trusted, socket }
 }
 
 async fn watch(shared: Rc<Shared>, fd: OwnedFd, unix: bool, listening: Rc<Listening>) {
