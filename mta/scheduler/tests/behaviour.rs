@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use mail::{Change, Enhanced, NextHop, Notify, Outcome, Reply, Report, Stage};
+use mail::{Change, Enhanced, MessageId, NextHop, Notify, Outcome, Reply, Report, Stage};
 use scheduler::{
     DestinationId, DestinationLimits, HeldBy, NoticeKind, Order, Output, Record, Retry, Settings,
     SilentBecause, State,
@@ -383,6 +383,65 @@ fn a_domain_whose_destination_was_forgotten_is_never_taken_for_another_one() {
     }
     bench.send(mail(2_500, "a@a.test", &["x@d.test"]));
     assert_eq!(deliver(&mut bench), Some(mx("d.test")));
+}
+
+fn send_to(bench: &mut Bench, id: u64, domain: &str) -> MessageId {
+    bench.send(mail(id, "a@a.test", &[&format!("x@{domain}.test")]))
+}
+
+/// A destination without mail, of which the scheduler knows that it does not answer.
+fn find_dead(bench: &mut Bench, id: u64, domain: &str) {
+    let message = send_to(bench, id, domain);
+    for _ in 0..3 {
+        bench.scheduler.retry_now(message, bench.now);
+        bench.attempts().iter().for_each(|attempt| bench.answer(attempt, unreachable()));
+    }
+    bench.scheduler.delete(message, bench.now);
+    bench.drain();
+}
+
+fn deliver_to(bench: &mut Bench, id: u64, domain: &str) {
+    send_to(bench, id, domain);
+    bench.attempts().iter().for_each(|attempt| bench.answer(attempt, delivered()));
+}
+
+#[test]
+fn a_thousand_destinations_without_mail_are_remembered_the_last_ones() {
+    let mut bench = Bench::new(plain());
+    // While it has mail it is not among them.
+    let waiting = send_to(&mut bench, 2, "dead");
+    bench.scheduler.hold(waiting, bench.now);
+    find_dead(&mut bench, 3, "dead");
+    (1_000..2_000).for_each(|id| deliver_to(&mut bench, id, &format!("n{id}")));
+    bench.scheduler.delete(waiting, bench.now);
+    (2_000..3_000).for_each(|id| deliver_to(&mut bench, id, &format!("n{id}")));
+    send_to(&mut bench, 4, "dead");
+    assert_eq!(bench.attempts(), [], "it is still left alone");
+    bench.scheduler.delete(MessageId(4), bench.now);
+    (3_000..4_100).for_each(|id| deliver_to(&mut bench, id, &format!("n{id}")));
+    send_to(&mut bench, 5, "dead");
+    assert_eq!(bench.attempts().len(), 1);
+}
+
+#[test]
+fn also_if_the_mail_of_a_thousand_was_deleted_before_its_turn() {
+    let mut bench = Bench::new(plain());
+    for id in 1..1_101 {
+        send_to(&mut bench, id, &format!("n{id}"));
+    }
+    for id in 1..1_101 {
+        bench.scheduler.delete(MessageId(id), bench.now);
+    }
+    bench.drain();
+    (1..77).for_each(|id| deliver_to(&mut bench, id, &format!("n{id}")));
+    for id in 2_000..4_000 {
+        find_dead(&mut bench, id, &format!("n{id}"));
+        if id >= 2_500 {
+            let earlier = send_to(&mut bench, id + 10_000, &format!("n{}", id - 500));
+            assert_eq!(bench.attempts(), [], "{id}");
+            bench.scheduler.delete(earlier, bench.now);
+        }
+    }
 }
 
 /// To whom attempts go, one at a time, while two destinations have much mail of one sender; each takes so long.

@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use mail::{MessageId, NextHop};
-use scheduler::{DestinationLimits, Gate, HeldBy, PAGE_BYTES_MAX, Settings};
+use scheduler::{DestinationLimits, Gate, HeldBy, PAGE_BYTES_MAX, Settings, State};
 
 fn plain() -> Settings {
     let mut settings = Settings::default();
@@ -157,6 +157,30 @@ fn a_suspect_waits_for_the_other_suspect() {
     assert_eq!(flying.len(), 1, "suspects fly alone");
     let other = 3 - flying[0].message.0;
     assert!(matches!(gate(&bench, other), Gate::RetryAt(_) | Gate::Suspect));
+}
+
+#[test]
+fn the_state_of_a_message_to_many_follows_its_recipients() {
+    let mut bench = Bench::new(plain());
+    let id = bench.send(mail(1, "a@a.test", &["b@b.test", "c@c.test"]));
+    let state = |bench: &Bench| {
+        let summary = bench.scheduler.summary(bench.now);
+        let row = bench.scheduler.list(&Default::default(), None, 9, bench.now).rows.remove(0);
+        (row.state, [summary.active, summary.deferred, summary.held])
+    };
+    for _ in 0..2 {
+        assert_eq!(state(&bench), (State::Active, [1, 0, 0]));
+        bench.scheduler.hold(id, bench.now);
+        assert_eq!(state(&bench), (State::Held, [0, 0, 1]));
+        bench.scheduler.release(id, bench.now);
+        assert_eq!(state(&bench), (State::Active, [1, 0, 0]));
+        for attempt in bench.attempts() {
+            assert_eq!(state(&bench), (State::Active, [1, 0, 0]));
+            bench.answer(&attempt, greylisted());
+        }
+        assert_eq!(state(&bench), (State::Deferred, [0, 1, 0]));
+        bench.scheduler.retry_now(id, bench.now);
+    }
 }
 
 #[test]

@@ -54,3 +54,18 @@ pub(crate) fn hash_with(seed: u64, key: impl Hash) -> u64 {
 fn shard(hash: u64) -> usize {
     (hash >> 40) as usize % SHARDS
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_when_a_table_grows_is_a_small_part_of_all() {
+        let mut shards = Shards::new(7);
+        for at in 0..100_000 {
+            shards.insert(shards.hash(at), at, |at| hash_with(7, at));
+        }
+        let longest = shards.tables.iter().map(HashTable::len).max();
+        assert!(longest < Some(2 * 100_000 / SHARDS), "{longest:?}");
+    }
+}
