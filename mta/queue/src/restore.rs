@@ -11,37 +11,29 @@ use spool::Replay;
 #[derive(Debug)]
 pub struct Restore<'a> {
     routes: &'a Routes,
-    /// Messages restored, and those whose state did not decode.
-    messages: u64,
+    /// Messages whose state did not decode.
     lost: Vec<MessageId>,
 }
 
 impl<'a> Restore<'a> {
     /// `routes` say where messages go that had not been scheduled before.
     pub fn new(routes: &'a Routes) -> Restore<'a> {
-        Restore { routes, messages: 0, lost: Vec::new() }
+        Restore { routes, lost: Vec::new() }
     }
 
     /// Takes one step of the replay.
     pub fn replay(&mut self, scheduler: &mut Scheduler, replay: Replay<'_>, now: Now) {
         match replay {
             Replay::Snapshot { message, blob, .. } => {
-                self.messages += 1;
                 if scheduler.restore(blob, now).is_err() {
                     self.lost.push(message);
                 }
             }
             Replay::Accepted { message, envelope, body_bytes, .. } => {
-                self.messages += 1;
                 arrive(scheduler, self.routes, message, &envelope, body_bytes, now);
             }
             Replay::Change(change) => scheduler.apply(&change, now),
         }
-    }
-
-    /// Messages that were replayed.
-    pub fn messages(&self) -> u64 {
-        self.messages
     }
 
     /// Messages whose state in the snapshot did not decode: they need their envelope read.
