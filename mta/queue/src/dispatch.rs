@@ -364,11 +364,13 @@ impl Queue {
     }
 
     /// Gives the scheduler back each attempt that has not begun and is not wanted any more: it must not begin after the
-    /// hold or deletion of its message has been confirmed.
-    pub(crate) fn withdraw_unwanted(&mut self, now: Now) {
+    /// hold or deletion of its message has been confirmed. Returns whether there was one.
+    pub(crate) fn withdraw_unwanted(&mut self, now: Now) -> bool {
+        let mut withdrawn = false;
         while let Some(attempt) = self.scheduler.unwanted() {
-            self.withdraw(attempt, now);
+            withdrawn |= self.withdraw(attempt, now);
         }
+        withdrawn
     }
 
     /// Gives the scheduler back all attempts of which no process knows yet.
@@ -385,10 +387,12 @@ impl Queue {
         }
     }
 
-    fn withdraw(&mut self, attempt: AttemptId, now: Now) {
-        if self.senders.recall(attempt) {
+    fn withdraw(&mut self, attempt: AttemptId, now: Now) -> bool {
+        let recalled = self.senders.recall(attempt);
+        if recalled {
             self.scheduler.withdraw(attempt, now);
         }
+        recalled
     }
 
     fn hand_out(&mut self, key: SenderKey, attempt: Attempt, hop: NextHop, now: Now) {

@@ -354,14 +354,16 @@ impl Queue {
             return false;
         }
         let mut moved = false;
-        self.withdraw_unwanted(now);
-        while let Some(output) = self.next_of_scheduler(now) {
-            moved = true;
-            match output {
-                scheduler::Output::Attempt(attempt) => self.attempt(attempt, now),
-                scheduler::Output::Record(record) => self.record(record, now),
-            }
+        loop {
             self.withdraw_unwanted(now);
+            match self.next_of_scheduler(now) {
+                Some(scheduler::Output::Attempt(attempt)) => self.attempt(attempt, now),
+                Some(scheduler::Output::Record(record)) => self.record(record, now),
+                // A message has expired, and its attempt has not begun: it is given up now.
+                None if self.withdraw_unwanted(now) => {}
+                None => break,
+            }
+            moved = true;
         }
         // Every record that a result called for has been given to the spool by now.
         for acknowledgement in self.records.all_given() {

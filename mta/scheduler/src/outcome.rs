@@ -56,7 +56,7 @@ impl Scheduler {
     }
 
     /// The next attempt to withdraw if no process has it yet, because its message was held, deleted or given up. To be
-    /// asked until it says `None`, before `poll`.
+    /// asked until it says `None`, before `poll` and after `poll` has said `None`.
     pub fn unwanted(&mut self) -> Option<AttemptId> {
         self.unwanted.pop_front()
     }

@@ -3,8 +3,9 @@
 #![allow(dead_code)] // each test file uses a part
 
 use bytes::{Bytes, BytesMut};
+use link::admin::Answer;
 use link::control::Role;
-use link::receive::ReceiverEnd;
+use link::receive::{ReceiverEnd, ReceiverEvent};
 use link::send::{Attempt, SenderEnd, SenderEvent};
 use mail::{
     Address, BodyKind, Domain, Enhanced, Envelope, NextHop, Notify, Origin, Outcome, Protocol,
@@ -17,7 +18,7 @@ use std::time::Duration;
 use world::Clock as _;
 use world::sim::{Clock, Disk};
 
-const SENDER: SenderKey = SenderKey(Role::Send, 0);
+pub const SENDER: SenderKey = SenderKey(Role::Send, 0);
 
 /// A queue whose reads take for ever until they are asked for.
 pub struct Bench {
@@ -27,6 +28,10 @@ pub struct Bench {
     pub receiver: ReceiverEnd,
     pub sender: SenderEnd,
     pub attempts: Vec<Attempt>,
+    /// What came of each body: the attempt, the offset and the bytes; none: it cannot be read.
+    pub pieces: Vec<(u64, u64, Bytes)>,
+    pub heard: Vec<ReceiverEvent>,
+    pub answers: Vec<Answer>,
     pub reads: Vec<Read>,
     pub logged: Vec<Logged>,
     /// Reads come back at once.
@@ -86,7 +91,7 @@ pub fn report(code: u16, enhanced: Enhanced) -> Report {
 }
 
 fn carried(frames: Option<&mut VecDeque<Bytes>>) -> BytesMut {
-    frames.unwrap().drain(..).flatten().collect()
+    frames.map(|frames| frames.drain(..).flatten().collect()).unwrap_or_default()
 }
 
 /// What a start on this disk finds: each message with the recipients that are not done.
@@ -119,19 +124,20 @@ impl Bench {
         receiver.connected(now.monotonic);
         queue.sender_connected(SENDER, now);
         sender.connected();
-        let (attempts, reads, logged) = (Vec::new(), Vec::new(), Vec::new());
-        let (reads_at_once, stuck) = (false, None);
         Bench {
             disk,
             clock,
             queue,
             receiver,
             sender,
-            attempts,
-            reads,
-            logged,
-            reads_at_once,
-            stuck,
+            attempts: Vec::new(),
+            pieces: Vec::new(),
+            heard: Vec::new(),
+            answers: Vec::new(),
+            reads: Vec::new(),
+            logged: Vec::new(),
+            reads_at_once: false,
+            stuck: None,
         }
     }
 
@@ -142,34 +148,57 @@ impl Bench {
 
     pub fn run_for(&mut self, milliseconds: u32) {
         for _ in 0..milliseconds {
-            let now = self.clock.now();
-            let mut said = carried(Some(self.receiver.output()));
-            self.queue.receiver_input(0, &mut said, now).unwrap();
-            let mut said = carried(Some(self.sender.output()));
-            self.queue.sender_input(SENDER, &mut said, now).unwrap();
-            self.queue.advance(now);
-            while let Some(output) = self.queue.poll() {
-                match output {
-                    Output::Io(io) => match &mut self.stuck {
-                        Some(stuck) => stuck.push(io),
-                        None => self.queue.io_done(spool::execute(&self.disk, io), now),
-                    },
-                    Output::Read(read) if self.reads_at_once => {
-                        self.queue.read_done(queue::perform(&self.disk, read), now);
-                    }
-                    Output::Read(read) => self.reads.push(read),
-                    Output::Log(logged) => self.logged.push(logged),
-                    Output::Answer(..) => {}
-                }
-            }
-            self.receiver.handle(&mut carried(self.queue.receiver_output(0))).unwrap();
-            self.sender.handle(&mut carried(self.queue.sender_output(SENDER))).unwrap();
-            while let Some(event) = self.sender.poll() {
-                let SenderEvent::Attempt { attempt, .. } = event else { continue };
-                self.attempts.push(*attempt);
-            }
+            self.turn();
             self.clock.advance(Duration::from_millis(1));
         }
+    }
+
+    /// All that happens at one time.
+    pub fn turn(&mut self) {
+        let now = self.clock.now();
+        let mut said = carried(Some(self.receiver.output()));
+        self.queue.receiver_input(0, &mut said, now).unwrap();
+        let mut said = carried(Some(self.sender.output()));
+        self.queue.sender_input(SENDER, &mut said, now).unwrap();
+        self.queue.advance(now);
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.queue.poll()).collect();
+        self.queue.advance(now);
+        assert!(self.queue.poll().is_none(), "one call does all that there is to do");
+        for output in outputs {
+            match output {
+                Output::Io(io) => match &mut self.stuck {
+                    Some(stuck) => stuck.push(io),
+                    None => self.queue.io_done(spool::execute(&self.disk, io), now),
+                },
+                Output::Read(read) if self.reads_at_once => {
+                    self.queue.read_done(queue::perform(&self.disk, read), now);
+                }
+                Output::Read(read) => self.reads.push(read),
+                Output::Log(logged) => self.logged.push(logged),
+                Output::Answer(_, answer) => self.answers.push(answer),
+            }
+        }
+        self.receiver.handle(&mut carried(self.queue.receiver_output(0))).unwrap();
+        self.heard.extend(std::iter::from_fn(|| self.receiver.poll()));
+        self.sender.handle(&mut carried(self.queue.sender_output(SENDER))).unwrap();
+        while let Some(event) = self.sender.poll() {
+            match event {
+                SenderEvent::Attempt { attempt, body } => {
+                    self.pieces.extend(body.map(|body| (attempt.attempt, 0, body)));
+                    self.attempts.push(*attempt);
+                }
+                SenderEvent::Chunk { attempt, offset, bytes } => {
+                    self.pieces.push((attempt, offset, bytes));
+                }
+                SenderEvent::ChunkBad { attempt } => self.pieces.push((attempt, 0, Bytes::new())),
+            }
+        }
+    }
+
+    /// The stream to the sending process ends, and the process comes back over another one.
+    pub fn reconnect(&mut self) {
+        self.queue.sender_connected(SENDER, self.clock.now());
+        self.sender.connected();
     }
 
     pub fn send(&mut self, number: u64, to: &[&str]) {
