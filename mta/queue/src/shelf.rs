@@ -137,6 +137,22 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_is_put_up_again_counts_once() {
+        let mut shelf = Shelf::new(10_000);
+        shelf.put(MessageId(1), opened(1_000));
+        (0..100).for_each(|_| shelf.put(MessageId(2), opened(1_000)));
+        assert!(shelf.get(MessageId(1)).is_some(), "there is room for both");
+    }
+
+    #[test]
+    fn names_of_messages_that_are_gone_are_not_kept() {
+        let mut shelf = Shelf::new(usize::MAX);
+        (0..10_001).for_each(|id| shelf.put(MessageId(id), opened(1)));
+        (0..10_001).for_each(|id| shelf.remove(MessageId(id)));
+        assert!(shelf.order.len() < 2_000, "{}", shelf.order.len());
+    }
+
+    #[test]
     fn the_oldest_go_when_the_bound_is_reached_and_nothing_is_counted_twice() {
         let mut shelf = Shelf::new(10_000);
         for id in 0..100_000 {

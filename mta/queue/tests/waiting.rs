@@ -235,6 +235,23 @@ fn r240_the_same_while_its_message_is_read_for_the_attempt() {
 }
 
 #[test]
+fn an_attempt_whose_message_is_being_read_for_a_process_that_dies_counts_as_never_begun() {
+    let mut bench = Bench::new(0);
+    bench.process_dies();
+    bench.send(1, 1);
+    bench.send(2, 1);
+    for deaths in 1..10 {
+        bench.process_starts();
+        assert_eq!(bench.reads.len(), deaths, "it is read at once");
+        bench.process_dies();
+    }
+    bench.process_starts();
+    bench.read();
+    let first = bench.tried.iter().min();
+    assert_eq!(bench.tried.iter().filter(|tried| Some(*tried) == first).count(), 1);
+}
+
+#[test]
 fn r240_nor_is_one_that_was_deleted() {
     let mut bench = waiting();
     bench.act(Action::Delete);
