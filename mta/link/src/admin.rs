@@ -592,6 +592,32 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_answer_is_taken_and_a_longer_one_is_not_made() {
+        let text = "x".repeat(ANSWER_BYTES_MAX);
+        let head = postcard::to_stdvec(&Answer::Refused(text.clone())).unwrap().len() - text.len();
+        let longest = ANSWER_BYTES_MAX - VERSION_BYTES_MAX - head;
+        let answer = Answer::Refused(text[..longest].to_owned());
+        let mut input = BytesMut::from(&encode(&answer).unwrap()[..]);
+        assert!(decode_answer(&mut input) == Ok(Some(answer)));
+        let longer = Answer::Refused(text[..longest + 1].to_owned());
+        assert_eq!(encode(&longer), Err(LinkError::FrameTooLong));
+    }
+
+    #[test]
+    fn a_filter_passes_every_message_only_if_nothing_is_in_it() {
+        let text = || Some(String::new());
+        let filters = [
+            Filter { ids: vec![MessageId(1)], ..Filter::default() },
+            Filter { destination: text(), ..Filter::default() },
+            Filter { sender: text(), ..Filter::default() },
+            Filter { recipient: text(), ..Filter::default() },
+            Filter { older_seconds: Some(0), ..Filter::default() },
+            Filter { state: Some(State::Held), ..Filter::default() },
+        ];
+        assert!(Filter::default().is_all() && !filters.iter().any(Filter::is_all));
+    }
+
+    #[test]
     fn another_version_is_told_apart_from_garbage() {
         let mut input =
             BytesMut::from(&frame::encode(&(ADMIN_VERSION + 1), b"\xff\xff").unwrap()[..]);

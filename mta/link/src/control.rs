@@ -164,6 +164,14 @@ mod tests {
     }
 
     #[test]
+    fn a_role_is_known_by_its_name() {
+        for role in [Role::Master, Role::Config].into_iter().chain(CHILDREN) {
+            assert_eq!(role.name().parse(), Ok(role));
+        }
+        assert_eq!("postmaster".parse::<Role>(), Err(()));
+    }
+
+    #[test]
     fn r220_each_message_to_master_has_its_speakers_and_fatal_has_queue_at_its_start() {
         let lost = |role, loss| ToMaster::StreamLost { role, instance: 0, stream: 1, loss };
         let (all, none) = (CHILDREN.to_vec(), Vec::new());

@@ -945,11 +945,23 @@ mod tests {
     }
 
     #[test]
+    fn while_there_is_no_queue_process_nothing_gathers_that_is_to_be_said_to_it() {
+        let mut receiver = ReceiverEnd::new(1, 9);
+        meet(&mut receiver);
+        (1..100).for_each(|number| receiver.stage(number, b"half"));
+        receiver.disconnected(NOW);
+        (1..100).for_each(|number| receiver.unstage(number));
+        assert!(receiver.output().is_empty() && receiver.outstanding() == 0);
+    }
+
+    #[test]
     fn without_a_queue_process_for_ten_seconds_a_transaction_is_abandoned_without_a_reply() {
         let mut receiver = ReceiverEnd::new(1, 9);
         meet(&mut receiver);
         receiver.accept(1, envelope(), b"small");
+        assert!(receiver.is_welcomed());
         receiver.disconnected(NOW);
+        assert!(!receiver.is_welcomed());
         assert_eq!(receiver.next_wakeup(), Some(NOW + ANSWER_WAIT));
         receiver.handle_timeout(NOW + ANSWER_WAIT / 2);
         assert_eq!(receiver.poll(), None);

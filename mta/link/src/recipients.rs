@@ -182,6 +182,7 @@ mod tests {
             }
             let capacity: usize = kept.full.iter().chain([&kept.last]).map(Vec::capacity).sum();
             assert_eq!(capacity, kept.blocks_bytes, "no block has grown");
+            assert!(bytes >= capacity + kept.full.capacity() * size_of::<Vec<u8>>());
             let texts: usize = (0..count).map(|n| recipient_bytes(&recipient(n))).sum();
             assert_eq!((kept.len(), kept.frame_bytes()), (count, texts));
             assert!(bytes <= 1_024 + texts + texts / 6, "{bytes} for {texts}");

@@ -659,8 +659,10 @@ mod tests {
             let Some(SenderEvent::Attempt { body, .. }) = sender.poll() else { panic!() };
             assert_eq!(body.unwrap(), "abc");
         }
+        assert_eq!(sender.under_way(), 2);
         sender.result(result(1, 5));
         sender.result(result(2, 5));
+        assert_eq!(sender.under_way(), 0);
         queue.recorded(vec![1]);
         assert!(queue.holds(MessageId(5)));
         queue.recorded(vec![2]);
@@ -741,8 +743,13 @@ mod tests {
         sender.fetch(7, MessageId(5), 0, 10);
         queue.handle(&mut carry(sender.output())).unwrap();
         queue.chunk(7, 0, b"chunk");
-        sender.fetch(7, MessageId(5), 10, 10);
+        sender.fetch(7, MessageId(5), 10, u32::MAX);
         queue.handle(&mut carry(sender.output())).unwrap();
+        let Some(QueueEvent::Fetch { bytes, .. }) = std::iter::from_fn(|| queue.poll()).last()
+        else {
+            panic!()
+        };
+        assert_eq!(bytes, 256 << 10, "it gets one chunk, though it asks for more");
         sender.fetch(7, MessageId(5), 20, 10);
         assert_eq!(queue.handle(&mut carry(sender.output())), Err(LinkError::NotAccepted));
     }

@@ -333,12 +333,19 @@ mod tests {
         assert_eq!(presence.trouble(at(12_000)), Some(Duration::from_secs(11)));
         presence.is_now(true, at(12_000));
         presence.is_now(false, at(12_999));
+        assert!(!presence.is_present());
         assert!(presence.trouble(at(13_000)).is_some(), "it did not last");
         presence.is_now(true, at(14_000));
         assert!(presence.is_present() && presence.trouble(at(15_000)).is_none());
         presence.is_now(false, at(90_000));
         assert_eq!(presence.alarm(at(99_999)), None);
         assert!(presence.alarm(at(100_000)).is_some());
+    }
+
+    #[test]
+    fn a_lost_stream_says_why() {
+        assert_eq!(Loss::Ended.to_string(), "the stream was closed");
+        assert_eq!(NOT_GIVEN.to_string(), LinkError::NotGiven.to_string());
     }
 
     #[test]
