@@ -947,8 +947,12 @@ mod tests {
     #[test]
     fn while_there_is_no_queue_process_nothing_gathers_that_is_to_be_said_to_it() {
         let mut receiver = ReceiverEnd::new(1, 9);
-        meet(&mut receiver);
+        let mut queue = meet(&mut receiver);
         (1..100).for_each(|number| receiver.stage(number, b"half"));
+        queue.handle(&mut carry(receiver.output())).unwrap();
+        let transaction = |number| TransactionId { origin: 9, number };
+        (50..100).for_each(|number| queue.refused(transaction(number), Refusal::Full));
+        receiver.handle(&mut carry(queue.output())).unwrap();
         receiver.disconnected(NOW);
         (1..100).for_each(|number| receiver.unstage(number));
         assert!(receiver.output().is_empty() && receiver.outstanding() == 0);
