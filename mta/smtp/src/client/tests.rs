@@ -888,6 +888,52 @@ fn messages_follow_each_other_and_rset_comes_only_after_half_a_transaction() {
 }
 
 #[test]
+fn after_a_refused_mail_a_peer_without_pipelining_hears_no_recipient() {
+    let story = tell(&[("EHLO", PLAIN), ("MAIL", "550 no\r\n")], &[message(2), message(1)]);
+    assert_eq!(story.summary(), "F Mail 550, F Mail 550, D End 250");
+    let verbs = story.lines.iter().map(|line| &line[..4]);
+    assert_eq!(verbs.collect::<Vec<_>>(), ["EHLO", "MAIL", "MAIL", "RCPT", "DATA"]);
+}
+
+#[test]
+fn an_answer_before_the_end_of_the_body_delivers_nothing() {
+    for (early, expected) in
+        [("250 kept\r\n", "T Data own 451, closed"), ("550 no\r\n", "F Data 550, closed")]
+    {
+        let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[("EHLO", ALL)]);
+        talk.send(Box::new(Message { content: None, body_bytes: 70_000, ..*message(1) }));
+        while talk.session.poll().is_none() {
+            let outgoing = talk.session.outgoing().to_vec();
+            talk.server.take(&outgoing);
+            talk.session.wrote(outgoing.len(), at(0));
+            let some: Vec<u8> = talk.server.output.drain(..).collect();
+            talk.session.handle(Input::Received(&some), at(0));
+        }
+        talk.session.handle(Input::Received(early.as_bytes()), at(0));
+        talk.run(&[usize::MAX]);
+        assert_eq!(talk.story().summary(), expected, "{early}");
+    }
+}
+
+#[test]
+fn a_connection_takes_as_many_messages_as_the_peer_allows() {
+    for (hello, expected) in [("250 LIMITS MAILMAX=2\r\n", 2), (PLAIN, 5)] {
+        let hello = format!("250-s\r\n{hello}");
+        let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[("EHLO", &hello)]);
+        talk.run(&[usize::MAX]);
+        let sent = (0..5).take_while(|_| {
+            let can_send = talk.session.can_send();
+            if can_send {
+                talk.send(message(1));
+                talk.run(&[usize::MAX]);
+            }
+            can_send
+        });
+        assert_eq!(sent.count(), expected, "{hello}");
+    }
+}
+
+#[test]
 fn limits_of_the_peer_are_kept() {
     let hello = "250-s\r\n250-PIPELINING\r\n250 LIMITS RCPTMAX=2 MAILMAX=2\r\n";
     let story = tell(&[("EHLO", hello)], &[message(5)]);
