@@ -73,6 +73,7 @@ mod tests {
         for (uid, gid, mode, expected) in [
             (ANN, ANN, 0o100600, Ok(())),
             (ANN, ANN, 0o100644, Ok(())),
+            (ANN, USERS, 0o100644, Ok(())),
             (ANN, MAIL, 0o100660, Ok(())),
             (ANN, MAIL, 0o042770, Ok(())),
             (ANN, ANN, 0o040775, Ok(())),

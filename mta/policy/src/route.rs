@@ -278,6 +278,26 @@ mod tests {
     }
 
     #[test]
+    fn of_the_name_of_this_machine_the_postmaster_alone_stays_here_where_a_star_leads_elsewhere() {
+        let mailbox = Postmaster::Mailbox("ann".into());
+        let table = [(Postmaster::default(), to(1)), (mailbox, NextHop::Local)];
+        for (postmaster, anns) in table {
+            let routes = routes(vec![(Pattern::Any, to(1))], false).with_postmaster(&postmaster);
+            for (address, expected) in [
+                ("postmaster@mx.example.org", &NextHop::Local),
+                ("PostMaster@mx.example.org", &NextHop::Local),
+                ("postmaster@elsewhere.test", &to(1)),
+                ("ann@mx.example.org", &anns),
+                ("bob@mx.example.org", &to(1)),
+                ("bob@local.test", &NextHop::Local),
+            ] {
+                let found = routes.next_hop_of(&Address::parse(address, false).unwrap());
+                assert_eq!(found, *expected, "{address}, {postmaster:?}");
+            }
+        }
+    }
+
+    #[test]
     fn p054_an_address_literal_never_leads_to_this_machine() {
         let closed = routes(vec![], false);
         let open = routes(vec![], true);
