@@ -11,7 +11,7 @@ use mail::{
 };
 use proptest::prelude::*;
 use smtp::client::{self, Config, Message};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -317,6 +317,24 @@ fn mail_servers_come_in_the_order_of_preference_and_by_chance_among_equals() {
 }
 
 #[test]
+fn equal_mail_servers_get_equal_shares() {
+    for servers in 2..6 {
+        let mut zone = String::new();
+        for host in 0..servers {
+            zone += &format!("d.test MX 10 h{host}.test; h{host}.test A 192.0.2.{host};");
+        }
+        let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
+        let mut firsts = HashMap::new();
+        for chance in 0..1_000 * servers {
+            let (search, _) = search(&zone, &hop, chance);
+            let first = search.found().unwrap().as_ref().unwrap()[0].name.clone();
+            *firsts.entry(first).or_insert(0) += 1;
+        }
+        assert!(firsts.values().all(|count| (850..1_150).contains(count)), "{firsts:?}");
+    }
+}
+
+#[test]
 fn a_route_goes_where_it_says_and_its_mistakes_do_not_bounce() {
     let name = |text: &str| Host::Name(Domain::parse(text).unwrap());
     for (host, zone, expected) in [
@@ -463,6 +481,72 @@ fn addresses_are_tried_until_one_greets_and_the_most_hopeful_reason_is_told() {
 }
 
 #[test]
+fn what_the_first_peer_that_greets_says_of_each_recipient_counts() {
+    let zone = "d.test MX 10 a.test; d.test MX 20 b.test; a.test A 192.0.2.1; b.test A 192.0.2.2";
+    let says = "220 a\r\n250 a\r\n250 m\r\n550 no\r\n450 later\r\n";
+    let (peers, outcomes) = attempt(zone, &[("a.test", says)]);
+    let codes: Vec<u16> = outcomes.iter().map(|outcome| outcome.report().reply.code).collect();
+    assert_eq!((peers.len(), codes), (1, vec![550, 450]));
+}
+
+#[test]
+fn a_peer_has_the_whole_time_to_take_a_connection_and_the_next_one_is_tried_after_it() {
+    let zone = "d.test MX 10 a.test; d.test MX 20 b.test; a.test A 192.0.2.1; b.test A 192.0.2.2";
+    let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
+    let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
+    let (limits, dead) = (Limits::default(), DeadAddresses::default());
+    let connect = limits.connect.as_secs();
+    let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
+    let mut connects = Vec::new();
+    for second in 0..=connect {
+        line.handle(Input::Session(client::Input::Tick), at(second));
+        while let Some(output) = line.poll() {
+            match output {
+                Output::Ask(question) => {
+                    let answer = answer(zone, &question);
+                    line.handle(Input::Answer { question, answer, chance: 3 }, at(second));
+                }
+                Output::Connect(_) => connects.push(second),
+                other => assert_eq!((other, second), (Output::Close, connect)),
+            }
+        }
+    }
+    assert_eq!(connects, [0, connect]);
+}
+
+#[test]
+fn lookups_that_take_too_long_defer_and_not_before_their_time() {
+    let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
+    let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
+    let (limits, dead) = (Limits::default(), DeadAddresses::default());
+    let resolve = limits.resolve.as_secs();
+    let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
+    assert!(matches!(line.poll(), Some(Output::Ask(_))));
+    line.handle(Input::Session(client::Input::Tick), at(resolve - 1));
+    assert_eq!(line.poll(), None);
+    line.handle(Input::Session(client::Input::Tick), at(resolve));
+    let Some(Output::Done { outcomes, .. }) = line.poll() else { panic!("it has ended") };
+    let deferred = |outcome: &Outcome| matches!(outcome, Outcome::Deferred(_));
+    assert!(outcomes.iter().all(deferred) && outcomes[0].report().stage == Stage::Resolve);
+}
+
+#[test]
+fn a_line_takes_the_next_message_over_the_same_connection() {
+    let hop = NextHop::LmtpUnix("/run/lmtp".into());
+    let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
+    let (limits, dead) = (Limits::default(), DeadAddresses::default());
+    let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
+    assert!(!line.can_send() && line.session().is_none());
+    line.handle(Input::Connected, at(0));
+    let good = "220 g\r\n250 g\r\n250 m\r\n250 r\r\n250 r\r\n354 go\r\n250 kept\r\n250 kept\r\n";
+    line.handle(Input::Session(client::Input::Received(good.as_bytes())), at(0));
+    assert!(line.can_send());
+    line.handle(Input::Session(client::Input::Send(message())), at(0));
+    assert!(!line.can_send());
+    assert_eq!(line.session().map(client::Session::mails), Some(2));
+}
+
+#[test]
 fn the_addresses_of_one_attempt_are_bounded() {
     let mut zone = String::new();
     for host in 0..9 {
@@ -500,6 +584,18 @@ fn r237_seven_dead_mail_servers_before_a_good_one_take_two_attempts() {
         let (tried, _) = attempt_knowing(&dead, &zone, &servers);
         assert_eq!(hosts(tried), "h1 h2 h3 h4 h8");
     }
+}
+
+#[test]
+fn r237_where_an_attempt_reaches_all_addresses_none_is_remembered_as_dead() {
+    let zone = |hosts: std::ops::Range<usize>| -> String {
+        let host = |n| format!("d.test MX {n} h{n}.test; h{n}.test A 192.0.2.{n};");
+        hosts.map(host).collect()
+    };
+    let (dead, all) = (DeadAddresses::default(), Limits::default().addresses_max);
+    let (first, _) = attempt_knowing(&dead, &zone(1..all + 1), &[]);
+    let (tried, _) = attempt_knowing(&dead, &zone(1..9), &[]);
+    assert_eq!(tried, first);
 }
 
 #[test]
