@@ -120,7 +120,7 @@ fn build(root: &Path, work: &Path) -> Result<PathBuf> {
     command.current_dir(&here).args(["build", "--release", "--locked", "--target", &triple]);
     command.env("CARGO_TARGET_DIR", work).env("RUSTFLAGS", SANITIZER_COVERAGE);
     let well = command.status()?.success();
-    ensure!(well, "it did not build; a C++ compiler is needed: apt-get install g++");
+    ensure!(well, "it did not build; where there is no C++ compiler: apt-get install g++");
     Ok(work.join(triple).join("release/libfuzzer"))
 }
 

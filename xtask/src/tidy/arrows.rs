@@ -77,6 +77,13 @@ const IO_CRATES: &[&str] = &[
 
 /// Complaints about the manifests.
 pub fn check(root: &Path) -> Result<Vec<String>> {
+    let crates = manifests(root)?;
+    let names: Vec<&str> = crates.keys().map(String::as_str).collect();
+    Ok(crates.iter().flat_map(|(name, manifest)| complaints(name, manifest, &names)).collect())
+}
+
+/// The manifests of the workspace's crates, by name.
+pub fn manifests(root: &Path) -> Result<BTreeMap<String, toml::Table>> {
     let workspace = manifest(&root.join("Cargo.toml"))?;
     let members = workspace["workspace"]["members"].as_array().context("workspace.members")?;
     let mut crates = BTreeMap::new();
@@ -85,8 +92,7 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
         let name = manifest["package"]["name"].as_str().context("package.name")?.to_string();
         crates.insert(name, manifest);
     }
-    let names: Vec<&str> = crates.keys().map(String::as_str).collect();
-    Ok(crates.iter().flat_map(|(name, manifest)| complaints(name, manifest, &names)).collect())
+    Ok(crates)
 }
 
 fn manifest(path: &Path) -> Result<toml::Table> {
@@ -114,7 +120,8 @@ fn complaints(name: &str, manifest: &toml::Table, crates: &[&str]) -> Vec<String
     complaints
 }
 
-fn dependencies<'a>(manifest: &'a toml::Table, tables: &[&str]) -> Vec<&'a str> {
+/// The names in these tables of a manifest, those for some targets only too.
+pub fn dependencies<'a>(manifest: &'a toml::Table, tables: &[&str]) -> Vec<&'a str> {
     let mut names = Vec::new();
     for kind in tables {
         if let Some(table) = manifest.get(*kind).and_then(|found| found.as_table()) {

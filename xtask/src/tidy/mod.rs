@@ -4,6 +4,7 @@
 
 mod arrows;
 mod docs;
+mod locks;
 mod rules;
 pub mod source;
 
@@ -16,6 +17,7 @@ use std::process::Command;
 pub fn run(root: &Path) -> Result<()> {
     let files = files(root)?;
     let mut complaints = arrows::check(root)?;
+    complaints.extend(locks::check(root)?);
     let mut sources = Vec::new();
     for path in files.iter().filter(|path| path.ends_with(".rs")) {
         let text = std::fs::read_to_string(root.join(path)).with_context(|| path.clone())?;
