@@ -16,6 +16,9 @@ use tokio::net::UnixStream;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
+/// Bytes read of a stream that cannot be written any more: more than a socket holds, so that all is heard of a process
+/// that has ended.
+pub const REST_BYTES_MAX: usize = 4 << 20;
 /// Frames written at once.
 const WRITE_FRAMES_MAX: usize = 128;
 
@@ -64,17 +67,22 @@ impl Stream {
         }
     }
 
-    /// Reads what the other end said before it ended, and gives it to `hear` as it comes. Asks the
-    /// kernel itself: the runtime may not know yet that there is something.
+    /// Reads what the other end said before it ended, `most` bytes of it, and gives it to `hear` as it comes. Asks the
+    /// kernel itself: the runtime may not know yet that there is something. Without `most` whoever only closed its
+    /// reading side could keep us here by writing.
     pub fn read_rest<E>(
         &mut self,
+        most: usize,
         mut hear: impl FnMut(&mut BytesMut) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        let mut room = vec![0; READ_BYTES];
-        loop {
-            match rustix::io::read(&self.socket, &mut room[..]) {
+        let mut room = vec![0; READ_BYTES.min(most)];
+        let mut left = most;
+        while left > 0 {
+            let length = room.len().min(left);
+            match rustix::io::read(&self.socket, &mut room[..length]) {
                 Ok(0) => return Ok(()),
                 Ok(length) => {
+                    left -= length;
                     self.input.extend_from_slice(&room[..length]);
                     hear(&mut self.input)?;
                 }
@@ -82,6 +90,7 @@ impl Stream {
                 Err(_) => return Ok(()),
             }
         }
+        Ok(())
     }
 
     /// Writes as much of `output` as the socket takes; `true` when all is gone.
@@ -128,21 +137,36 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    #[tokio::test]
-    async fn what_the_other_end_said_before_it_ended_is_read_though_nothing_can_be_written() {
+    /// What is heard, `most` bytes of it, of an end that has said `said` and closed its reading side.
+    async fn heard(said: &[u8], most: usize, ends: bool) -> Vec<u8> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut stream = Stream::new(ours.into()).unwrap();
-        let said = vec![7; 100_000];
-        (&theirs).write_all(&said).unwrap();
-        drop(theirs);
+        (&theirs).write_all(said).unwrap();
+        theirs.shutdown(std::net::Shutdown::Read).unwrap();
+        let goes_on = (!ends).then_some(theirs);
         stream.writable().await.unwrap();
         let mut output = VecDeque::from([Bytes::from_static(b"x")]);
         assert_eq!(stream.write(&mut output).unwrap_err().kind(), ErrorKind::BrokenPipe);
         let mut heard = Vec::new();
-        let ended: std::result::Result<(), LinkError> = stream.read_rest(|input| {
+        let ended: std::result::Result<(), LinkError> = stream.read_rest(most, |input| {
             heard.extend_from_slice(&input.split());
             Ok(())
         });
-        assert_eq!((ended, heard), (Ok(()), said));
+        assert_eq!(ended, Ok(()));
+        drop(goes_on);
+        heard
+    }
+
+    #[tokio::test]
+    async fn what_the_other_end_said_before_it_ended_is_read_though_nothing_can_be_written() {
+        let said = vec![7; 100_000];
+        assert!(heard(&said, REST_BYTES_MAX, true).await == said);
+        assert!(heard(&said, REST_BYTES_MAX, false).await == said);
+    }
+
+    #[tokio::test]
+    async fn who_reads_nothing_is_not_heard_without_end() {
+        let said: Vec<u8> = (0..100_000).map(|number| number as u8).collect();
+        assert!(heard(&said, 70_000, false).await == said[..70_000]);
     }
 }

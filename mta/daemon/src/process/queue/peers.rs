@@ -3,7 +3,7 @@
 //! Must never hold a borrow of the queue across an await.
 
 use super::{Shared, sender_key};
-use crate::io::stream::{Stream, loss};
+use crate::io::stream::{REST_BYTES_MAX, Stream, loss};
 use crate::process::child;
 use bytes::{Bytes, BytesMut};
 use link::LinkError;
@@ -131,7 +131,7 @@ async fn talk(shared: &Shared, who: Who, mut stream: Stream, told: &Notify) -> R
             Ok(written) => written,
             // It has ended, but what it said last counts: it may be what became of mail.
             Err(error) => {
-                let rest = stream.read_rest(|input| who.input(shared, input));
+                let rest = stream.read_rest(REST_BYTES_MAX, |input| who.input(shared, input));
                 shared.moved.notify_one();
                 return rest.map_err(std::io::Error::other).and(Err(error));
             }
