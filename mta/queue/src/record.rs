@@ -30,7 +30,7 @@ pub(crate) type Acknowledgements = Vec<Acknowledgement>;
 /// Messages whose notices wait for a read or for room in the spool: with so many, nothing new is
 /// given up or bounced by its route.
 const TELLING_MAX: usize = 64;
-/// With so many that wait for room, no attempt begins either.
+/// With so many that wait for room, no attempt is given out either; those that wait for a process already go on.
 const STALLED_MAX: usize = 64;
 /// What the spool refused is handed in again at the latest after this.
 const STALL_TIME_MAX: Duration = Duration::from_secs(1);
