@@ -298,15 +298,18 @@ impl Spool {
     fn no_segment(&mut self, error: world::DiskError, now: Now) {
         self.supply.retry_at = Some(now.monotonic + Duration::from_secs(RETRY_SECONDS));
         let refusal = if error.is_full() { Refusal::Full } else { Refusal::Broken };
-        if !error.is_full() {
-            self.alarm(Alarm::Background(error));
-        } else if !self.supply.full {
-            self.alarm(Alarm::Full(error));
+        let ready = self.segments.count(|segment| segment.state == State::Ready);
+        let stuck = self.log.next.is_none() && ready == 0 && self.log.is_stuck();
+        match error.is_full() {
+            true if !self.supply.full => self.alarm(Alarm::Full(error)),
+            true => {}
+            // What waits for the segment is as good as a commit that failed.
+            false if stuck => self.failing(error, now),
+            false => self.alarm(Alarm::Background(error)),
         }
         self.supply.full |= refusal == Refusal::Full;
         self.snapshots.hurry |= refusal == Refusal::Full;
-        let ready = self.segments.count(|segment| segment.state == State::Ready);
-        if self.log.next.is_none() && ready == 0 && self.log.is_stuck() {
+        if stuck {
             self.refuse_gathered(refusal);
             // The record that voids what failed has no segment either: nobody waits for that.
             self.say_refused();

@@ -203,6 +203,28 @@ fn what_a_snapshot_knows_is_not_told_a_second_time_from_the_log_behind_it() {
     assert_eq!(told, [("snapshot", message), ("accepted", later), ("change", message)]);
 }
 
+/// However many segments are left when the disk begins to fail.
+#[test]
+fn a_spool_that_gets_no_segment_says_that_it_is_broken_and_works_again_after_the_disk_does() {
+    for spares in 1..5 {
+        let mut machine = machine(Settings { spares, ..settings(1) });
+        machine.disk.fail_always(Call::Sync, Some(Errno::IO));
+        for _ in 0..10 {
+            machine.accept(vec![b'x'; 100]);
+            run(&mut machine, 3_000);
+        }
+        assert!(machine.spool.usage().broken, "{spares} spares");
+        let told = machine.alarms.iter().filter(|alarm| matches!(alarm, Alarm::Broken(_)));
+        assert_eq!(told.count(), 1, "{spares} spares: {:?}", machine.alarms);
+        machine.disk.fail_always(Call::Sync, None);
+        run(&mut machine, 60_000);
+        assert!(!machine.spool.usage().broken, "{spares} spares");
+        machine.accept(vec![b'x'; 100]).unwrap();
+        machine.settle();
+        assert_eq!(machine.durable, 1, "{spares} spares");
+    }
+}
+
 #[test]
 fn what_still_lives_in_a_nearly_empty_segment_is_copied_out_of_it() {
     let mut machine = machine(settings(1));
