@@ -425,7 +425,7 @@ fn r242_a_product_that_a_counter_keeps_is_let_through() {
         "[limits]\nconnections = 21845\nconnections_per_client = 1000000",
         "[limits]\nsession_memory_bytes_max = \"1MiB\"\nconnections = 85",
         "[limits]\nsession_memory_bytes_max = \"1MiB\"\nconnections = 85\n[processes]\nreceive = 12",
-        "[[listen]]\naddress = \"*:25\"\nconnections = 21845\nrecipients_max = 1000000",
+        "[limits]\nconnections = 21845\n[[listen]]\naddress = \"*:25\"\nconnections = 21845\nrecipients_max = 1000000",
         // 452 4.5.3 when the envelope is too long, 452 4.3.1 when memory is.
         "[limits]\nrecipients_max = 1000000",
         // 552 5.3.4 for a long envelope in a short segment.
