@@ -659,15 +659,16 @@ mod tests {
             let Some(SenderEvent::Attempt { body, .. }) = sender.poll() else { panic!() };
             assert_eq!(body.unwrap(), "abc");
         }
-        assert_eq!(sender.under_way(), 2);
+        assert_eq!((sender.under_way(), sender.has_results()), (2, false));
         sender.result(result(1, 5));
         sender.result(result(2, 5));
-        assert_eq!(sender.under_way(), 0);
+        assert_eq!((sender.under_way(), sender.has_results()), (0, true));
         queue.recorded(vec![1]);
         assert!(queue.holds(MessageId(5)));
         queue.recorded(vec![2]);
         assert!(!queue.holds(MessageId(5)));
         sender.handle(&mut carry(queue.output())).unwrap();
+        assert!(!sender.has_results());
         assert!(sender.bodies.is_empty() && sender.open.is_empty());
     }
 

@@ -84,6 +84,8 @@ impl IdIndex {
             self.chunks.remove(number);
         } else {
             self.merge(number);
+            // Mail ends from the front on most often: then the sparse one is the one before.
+            self.merge(number.saturating_sub(1));
         }
     }
 
@@ -152,5 +154,21 @@ mod tests {
         assert!(index.after(None).eq(model.clone()));
         let after = MessageId(7000);
         assert!(index.after(Some(after)).eq(model.split_off(&MessageId(7001))));
+    }
+
+    #[test]
+    fn few_survivors_share_a_chunk_and_are_not_put_into_a_full_one() {
+        let mut index = IdIndex::default();
+        (0..4_096).for_each(|id| index.insert(MessageId(id), id as u32));
+        let full = index.chunks.len();
+        // The first half is thinned out to one in 64, the second half stays as it is.
+        (0..2_048).filter(|id| id % 64 > 0).for_each(|id| index.remove(MessageId(id)));
+        assert!(index.chunks.len() < full * 3 / 4, "{} of {full} chunks", index.chunks.len());
+        assert!(index.chunks.iter().all(|chunk| chunk.ids.len() <= CHUNK));
+        let sparse = index.chunks.iter().filter(|chunk| chunk.ids[0] < MessageId(2_048));
+        assert!(
+            sparse.flat_map(|chunk| &chunk.ids).all(|id| id.0 < 2_048),
+            "joined with a full one"
+        );
     }
 }

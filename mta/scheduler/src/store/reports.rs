@@ -115,6 +115,14 @@ mod tests {
     }
 
     #[test]
+    fn a_report_weighs_as_much_as_its_reply_and_the_name_of_its_peer_take() {
+        let with_peer = |peer: &str| weight(&Report { peer: peer.into(), ..report("try later") });
+        let long = "mx.example.org.".repeat(100);
+        assert!(with_peer(&long) >= with_peer("mx") + long.len() - 16);
+        assert!(weight(&report(&long)) >= weight(&report("")) + long.len());
+    }
+
+    #[test]
     fn equal_replies_share_one_place() {
         let mut reports = Reports::new(1, 1 << 20);
         let first = reports.intern(&report("a"));
