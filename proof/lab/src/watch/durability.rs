@@ -8,6 +8,7 @@ use super::probe::{Probe, Sent};
 use super::tracer::Tracer;
 use anyhow::{Context, Result};
 use report::record::{Class, Durability};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -16,13 +17,14 @@ pub const MESSAGES: u64 = 20;
 
 /// Where a sync counts.
 struct Queue {
-    path: PathBuf,
+    /// As we name it, and as strace does.
+    paths: Vec<PathBuf>,
     device: u64,
 }
 
 /// Sends messages to a running mailer and looks for syncs of anything below `queue` before each 250.
 pub fn find(probe: &Probe<'_>, family: &Family, queue: &Path) -> Result<Durability> {
-    let queue = Queue::at(queue)?;
+    let queue = Queue::at(queue, &family.pids())?;
     let tracer = Tracer::attach(family, &["-s", "4", "-y", "-e", TRACED])?;
     let (open, mut hides) = open_now(&family.pids());
     let sent = probe.send(MESSAGES);
@@ -71,23 +73,36 @@ fn syncs_before(sent: &Sent, syncs: &[Sync], replies: &[f64]) -> usize {
 }
 
 impl Queue {
-    fn at(path: &Path) -> Result<Queue> {
+    fn at(path: &Path, pids: &[u32]) -> Result<Queue> {
         let path = path.canonicalize().with_context(|| path.display().to_string())?;
         let device = std::fs::metadata(&path)?.dev();
-        Ok(Queue { path, device })
+        let seen = pids.iter().filter_map(|pid| as_seen_by_strace(*pid, &path));
+        Ok(Queue { paths: seen.chain([path.clone()]).collect(), device })
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        self.paths.iter().any(|queue| path.starts_with(queue))
     }
 
     fn holds(&self, target: &Target) -> bool {
         match target {
-            Target::File(path) => path.starts_with(&self.path),
+            Target::File(path) => self.has(path),
             // A file that is gone by now was of the queue if its path says so.
             Target::FileSystem(path) => {
                 let device = std::fs::metadata(path).map(|metadata| metadata.dev());
-                device.map_or(path.starts_with(&self.path), |device| device == self.device)
+                device.map_or(self.has(path), |device| device == self.device)
             }
             Target::Everything => true,
         }
     }
+}
+
+/// What the kernel calls this place of a process when we ask. In a chroot the name of a place in another mount
+/// namespace begins with the chroot itself.
+fn as_seen_by_strace(pid: u32, path: &Path) -> Option<PathBuf> {
+    let inside = Path::new("/proc").join(pid.to_string()).join("root");
+    let place = std::fs::File::open(inside.join(path.strip_prefix("/").ok()?)).ok()?;
+    std::fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()
 }
 
 #[cfg(test)]
