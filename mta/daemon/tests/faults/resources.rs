@@ -359,8 +359,9 @@ fn n116_without_resolv_conf_hosts_or_with_broken_ones_mail_waits_and_the_rest_fl
     if !needs::met(&[Need::Root("another /etc"), Need::Mounts]) {
         return;
     }
-    let broken =
-        "mount --bind /proc/self/exe /etc/resolv.conf && mount --bind /dev/null /etc/hosts";
+    // A small system has no /etc/hosts of its own to mount another file on.
+    let broken = "mount -t tmpfs none /mnt && cp -a /etc/. /mnt && mount --move /mnt /etc && \
+                  rm -f /etc/resolv.conf && cat /proc/self/exe >/etc/resolv.conf && : >/etc/hosts";
     for change in ["mount -t tmpfs none /etc", broken] {
         let script = format!("{change} && exec \"$@\"");
         let wrapper = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(String::from);
