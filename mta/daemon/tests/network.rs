@@ -445,10 +445,7 @@ fn sends(place: &Place, mut client: Client) {
 fn with_recipients_until_refused(from: &str, port: u16) -> [Client; 2] {
     [(); 2].map(|()| {
         // What others were cut off from is free a little later.
-        let mut client = until("room for a connection", || {
-            let mut client = Client::connect_from(from, port);
-            (client.reply().code == 220).then_some(client)
-        });
+        let mut client = until("room for a connection", || greeted(port, from));
         client.ask("EHLO stranger.test", 250);
         client.ask("MAIL FROM:<a@stranger.test>", 250);
         assert!(recipients_until_refused(&mut client) > 0);
