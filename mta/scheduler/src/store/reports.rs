@@ -120,6 +120,8 @@ mod tests {
         let long = "mx.example.org.".repeat(100);
         assert!(with_peer(&long) >= with_peer("mx") + long.len() - 16);
         assert!(weight(&report(&long)) >= weight(&report("")) + long.len());
+        let places = 2 * (size_of::<Entry>() + size_of::<u64>());
+        assert!(weight(&report("")) >= size_of::<Report>() + places);
     }
 
     #[test]
