@@ -247,8 +247,12 @@ impl Session {
 
     fn answer(&mut self, reply: Reply, now: Now) {
         let Some(awaited) = self.awaited.front().copied() else {
-            // 421 while idle is a goodbye (RFC 5321 3.8); anything else is nothing we know.
-            return if reply.code == 421 { self.close() } else { self.garbage(Garbage::Unasked) };
+            // 421 while nothing is awaited is a goodbye (RFC 5321 3.8), also for a message whose body is being looked at;
+            // anything else is nothing we know.
+            return match reply.code {
+                421 => self.lose((reply, true)),
+                _ => self.garbage(Garbage::Unasked),
+            };
         };
         if reply.code == 421 {
             return self.lose((reply, true));

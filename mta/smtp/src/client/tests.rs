@@ -865,6 +865,29 @@ fn d176_an_idle_connection_that_the_peer_closed_gives_the_message_back_unsent() 
     assert!(matches!(talk.session.poll(), Some(Output::Unsent(_))));
 }
 
+/// Nothing is awaited then: the body is asked for, to see what the peer has to offer for it.
+#[test]
+fn a_goodbye_while_a_body_is_looked_at_leaves_no_message_without_an_end() {
+    let eight_bit = |used| {
+        let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[("EHLO", PIPELINING)]);
+        talk.run(&[usize::MAX]);
+        if used {
+            talk.send(message(1));
+            talk.run(&[usize::MAX]);
+        }
+        let message = Message { body: BodyKind::EightBit, content: None, ..*message(2) };
+        talk.session.handle(Input::Send(Box::new(message)), at(1));
+        assert!(matches!(talk.session.poll(), Some(Output::NeedBody { .. })));
+        talk.session.handle(Input::Received(b"421 4.3.2 shutting down\r\n"), at(1));
+        while let Some(output) = talk.session.poll() {
+            talk.output(output);
+        }
+        talk.story().summary()
+    };
+    assert_eq!(eight_bit(false), "T Mail 421, T Mail 421, closed");
+    assert_eq!(eight_bit(true), "D End 250, unsent, closed");
+}
+
 #[test]
 fn messages_follow_each_other_and_rset_comes_only_after_half_a_transaction() {
     let three = [message(1), message(1), message(1)];

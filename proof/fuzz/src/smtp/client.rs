@@ -143,7 +143,9 @@ impl Driver {
             Outcome::Failed(_) => 5,
         };
         let real = report.reply.code / 100;
-        assert!(real == class || class == 4 && real == 3, "{report:?}");
+        // 552 to RCPT without an enhanced code may mean too many recipients (RFC 5321 4.5.3.1.10): it is tried again.
+        let may_pass = class == 4 && report.stage == Stage::Rcpt && report.reply.code == 552;
+        assert!(real == class || class == 4 && real == 3 || may_pass, "{report:?}");
         assert!(report.reply.text.chars().all(|c| c == '\n' || c == ' ' || c.is_ascii_graphic()));
     }
 
@@ -176,7 +178,8 @@ impl Driver {
     /// The connection breaks: every message that was given has its end.
     fn lose(&mut self) {
         self.tell(Told::Lost);
-        assert!(self.closed && self.session.is_closed() && self.under_way.is_none());
+        let state = (self.closed, self.session.is_closed(), self.under_way);
+        assert!(matches!(state, (true, true, None)), "{state:?}");
         assert!(b"QUIT\r\n".ends_with(self.session.outgoing()));
         assert_eq!(self.session.next_wakeup(), None);
         self.send(0);
