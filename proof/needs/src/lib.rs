@@ -37,6 +37,8 @@ pub enum Need {
     Room,
     /// Another process's system calls, by `strace`.
     Tracing,
+    /// A root directory that the kernel tells of as a mount: in a chroot to a plain directory nothing says what `/` lies on.
+    RootMount,
     /// A program at this path.
     Program(&'static str),
 }
@@ -73,6 +75,16 @@ fn missing(need: Need) -> Option<String> {
     known.entry(need).or_insert_with(|| need.probe().err()).clone()
 }
 
+fn root_mount() -> Result<(), String> {
+    let told =
+        std::fs::read_to_string("/proc/self/mountinfo").map_err(|error| error.to_string())?;
+    let is_root = |line: &str| line.split(' ').nth(4) == Some("/");
+    told.lines()
+        .any(is_root)
+        .then_some(())
+        .ok_or_else(|| "/ is in no line of /proc/self/mountinfo".into())
+}
+
 impl Need {
     fn words(self) -> String {
         match self {
@@ -83,6 +95,7 @@ impl Need {
             Need::Network => "a network namespace".into(),
             Need::Room => "namespaces for mounts, network and processes".into(),
             Need::Tracing => "strace to attach to a process".into(),
+            Need::RootMount => "a root directory that is a mount".into(),
             Need::Program(path) => format!("the program {path}"),
         }
     }
@@ -94,6 +107,7 @@ impl Need {
             Need::Mounts => in_mounts(&["--mount"], "mount -t tmpfs none ."),
             Need::Image(kind) => image(kind),
             Need::Overlay => in_mounts(&["--mount"], OVERLAY),
+            Need::RootMount => root_mount(),
             Need::Network => in_mounts(&["--net"], "ip link set lo up"),
             Need::Room => in_mounts(
                 &["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"],
