@@ -61,8 +61,8 @@ pub struct Connection {
     trusted: bool,
 }
 
-/// Connections of all strangers together, of so many. The rest is for trusted callers: whoever has many addresses
-/// could keep everybody out.
+/// Returns how many of `connections_max` connections all strangers together may have. The rest is for trusted callers, so
+/// that an attacker with many addresses cannot keep them out.
 pub fn strangers_max(connections_max: u32) -> u32 {
     let reserve = u64::from(connections_max) * (100 - STRANGERS_PERCENT_MAX) / 100;
     connections_max - reserve as u32

@@ -163,8 +163,7 @@ pub struct Counters {
     pub attempts: u64,
 }
 
-/// How long attempts wait for the sending processes to say what they have under way from a former life of
-/// ours.
+/// How long a new queue process waits for the sending processes to name the attempts that they already have.
 const SENDERS_WAIT: Duration = Duration::from_secs(2);
 
 /// Groups of outcomes that are known and not yet durable, because the disk does not keep up. With so

@@ -30,7 +30,8 @@ pub(crate) type Acknowledgements = Vec<Acknowledgement>;
 /// Messages whose notices wait for a read or for room in the spool: with so many, nothing new is
 /// given up or bounced by its route.
 const TELLING_MAX: usize = 64;
-/// With so many that wait for room, no attempt is given out either; those that wait for a process already go on.
+/// At this number of notices that wait for room, the queue begins no attempt either. Attempts that already wait for a
+/// process still begin.
 const STALLED_MAX: usize = 64;
 /// What the spool refused is handed in again at the latest after this.
 const STALL_TIME_MAX: Duration = Duration::from_secs(1);
@@ -66,7 +67,7 @@ struct Group {
 
 #[derive(Debug)]
 struct Waiting {
-    whom: Whom,
+    answer_to: Whom,
     /// Groups that are not durable yet, and one more for each message whose records have not
     /// been counted.
     open: u32,
@@ -95,9 +96,9 @@ enum Went {
 impl Records {
     /// The scheduler is about to give the records that a result or an action calls for, about
     /// these messages, of which there is at least one.
-    pub fn expect(&mut self, whom: Whom, messages: &[MessageId]) {
+    pub fn expect(&mut self, answer_to: Whom, messages: &[MessageId]) {
         debug_assert!(!messages.is_empty(), "nothing would end the waiting");
-        let name = self.waiting.insert(Waiting { whom, open: messages.len() as u32 });
+        let name = self.waiting.insert(Waiting { answer_to, open: messages.len() as u32 });
         for message in messages {
             self.fresh.entry(*message).or_default().push(name);
         }
@@ -107,7 +108,8 @@ impl Records {
     /// together: a list of thousands has one record for many, and not each waits for all.
     pub fn expect_result(&mut self, key: SenderKey, attempt: u64, message: MessageId) {
         for acknowledgement in self.fresh.get(&message).into_iter().flatten() {
-            let waiting = self.waiting.get_mut(*acknowledgement).map(|waiting| &mut waiting.whom);
+            let waiting =
+                self.waiting.get_mut(*acknowledgement).map(|waiting| &mut waiting.answer_to);
             if let Some(Whom::Sender(other, attempts)) = waiting
                 && *other == key
             {
@@ -120,7 +122,7 @@ impl Records {
     /// The attempts of this process whose results wait to be durable: it will be told then. Looks at
     /// all that wait, which a new stream is worth and a message is not.
     pub fn awaited(&self, key: SenderKey) -> HashSet<u64> {
-        let of_process = |waiting: &Waiting| match &waiting.whom {
+        let of_process = |waiting: &Waiting| match &waiting.answer_to {
             Whom::Sender(other, attempts) if *other == key => attempts.clone(),
             _ => Vec::new(),
         };
@@ -195,14 +197,14 @@ impl Records {
         self.behind.is_empty()
     }
 
-    /// One of them is done; gives back whom to answer if it was the last.
+    /// One of them is done; returns who gets the answer if it was the last.
     fn done(&mut self, acknowledgement: Acknowledgement) -> Option<Whom> {
         let waiting = self.waiting.get_mut(acknowledgement)?;
         waiting.open -= 1;
         if waiting.open > 0 {
             return None;
         }
-        self.waiting.remove(acknowledgement).map(|waiting| waiting.whom)
+        self.waiting.remove(acknowledgement).map(|waiting| waiting.answer_to)
     }
 }
 
