@@ -125,7 +125,8 @@ impl ReplyReader {
     }
 
     /// RFC 5321 4.2.1 wants the same code on all lines. Where only the class is the same, the last
-    /// line's code and enhanced code count; the enhanced code of the lines before stays in the text.
+    /// line's code and enhanced code count; the enhanced code of the lines before goes back into the
+    /// text. Where the last code comes without an enhanced code, that of the first line counts.
     fn change_code(&mut self, code: u16) -> Result<(), Garbage> {
         if code / 100 != self.code / 100 {
             return Err(Garbage::Codes);
@@ -158,9 +159,18 @@ impl ReplyReader {
 
     fn finish(&mut self) -> Reply {
         (self.lines, self.empty_lines, self.enhanced_at) = (0, 0, 0);
-        let text = self.text.trim_end().into();
+        let mut text = self.text.trim_end();
+        let mut found = self.enhanced.take();
+        // The lines with the last code have no enhanced code. The one of the first line, which a
+        // change of the code put back into the text, is the reply's then.
+        if found.is_none()
+            && let Some((first, rest)) = enhanced(text.as_bytes(), self.code)
+        {
+            (found, text) = (Some(first), &text[text.len() - rest.len()..]);
+        }
+        let reply = Reply { code: self.code, enhanced: found, text: text.into() };
         self.text.clear();
-        Reply { code: self.code, enhanced: self.enhanced.take(), text }
+        reply
     }
 }
 
@@ -306,13 +316,36 @@ mod tests {
     }
 
     #[test]
+    fn r234_the_first_lines_enhanced_code_counts_where_the_last_code_has_none() {
+        let stream = b"550-5.1.1 no\r\n551 4.1.1 such user\r\n\
+            550-5.1.1\r\n551-\r\n551 moved\r\n\
+            550-a\r\n551-5.1.6 b\r\n552 c\r\n\
+            550-5.1.1 a\r\n551-5.1.1 b\r\n552 c\r\n";
+        let (replies, ..) = read(stream, &[1]);
+        let found: Vec<_> = replies.iter().map(|reply| (reply.enhanced, &*reply.text)).collect();
+        let unknown = Some(Enhanced(5, 1, 1));
+        let expected = [
+            (unknown, "no\n4.1.1 such user"),
+            (unknown, "\n\nmoved"),
+            (None, "a\n5.1.6 b\nc"),
+            (unknown, "a\n5.1.1 b\nc"),
+        ];
+        assert_eq!(found, expected);
+        let mut wire = Vec::new();
+        replies.iter().for_each(|reply| reply.encode(&mut wire));
+        assert_eq!(read(&wire, &[7]).0, replies);
+    }
+
+    #[test]
     fn the_kept_text_is_bounded_however_often_the_code_changes() {
         let lines: String = (0..127)
             .map(|n| format!("55{}-5.{}.100 {:x<200}\r\n", n % 9, n % 7, ""))
             .chain(["559 end\r\n".to_string()])
             .collect();
         let (replies, ..) = read(lines.as_bytes(), &[usize::MAX]);
-        assert!((TEXT_BYTES_MAX - 1..=TEXT_BYTES_MAX).contains(&replies[0].text.len()));
+        // The first line's enhanced code was counted, too, and is no longer in the text.
+        let kept = replies[0].text.len() + "5.0.100 ".len();
+        assert!((TEXT_BYTES_MAX - 1..=TEXT_BYTES_MAX).contains(&kept), "{kept}");
     }
 
     #[test]
