@@ -11,6 +11,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Octets of a domain (RFC 5321 4.5.3.1.2).
 pub const DOMAIN_BYTES_MAX: usize = 255;
+/// Octets of a domain that is written in UTF-8, before IDNA maps it: 4 for each octet that the
+/// result may have.
+pub const WRITTEN_BYTES_MAX: usize = 4 * DOMAIN_BYTES_MAX;
 /// Octets of one label (RFC 1035 2.3.4).
 pub const LABEL_BYTES_MAX: usize = 63;
 
@@ -48,6 +51,9 @@ impl Domain {
             let mut lower: Box<str> = name.into();
             lower.make_ascii_lowercase();
             return Ok(Domain(lower));
+        }
+        if name.len() > WRITTEN_BYTES_MAX {
+            return Err(AddressError::DomainTooLong);
         }
         let ascii = Uts46::new()
             .to_ascii(
@@ -217,6 +223,10 @@ mod tests {
         assert_eq!(full.len(), 255);
         check(&full, Ok(&full));
         check(&format!("{full}a"), Err(AddressError::DomainTooLong));
+        // What IDNA leaves out counts until it is left out.
+        let written = |soft_hyphens| format!("{}ab.c", "\u{ad}".repeat(soft_hyphens));
+        check(&written(508), Ok("ab.c"));
+        check(&written(509), Err(AddressError::DomainTooLong));
         for bad in ["", ".", "..", "a..b", ".a", "-a.b", "a-.b", "a b", "a\0b", "a\rb", "a/b"] {
             check(bad, Err(AddressError::Syntax));
         }

@@ -12,7 +12,9 @@ use mail::{Address, Notify, Reply, Ret};
 /// Lines by themselves, apart from any session.
 pub fn commands(data: &[u8]) {
     for line in data.split(|byte| *byte == b'\n') {
-        let parsed = memory::within(4_096, || command::parse(line));
+        // IDNA takes 4 bytes for each character that a source route's names are mapped to.
+        let idna_bytes = if line.is_ascii() { 0 } else { 64 * line.len() };
+        let parsed = memory::within(4_096 + idna_bytes, || command::parse(line));
         match parsed {
             Ok(command) => accepted(command, line),
             Err(error) => assert!(!error.to_string().is_empty()),
