@@ -124,6 +124,21 @@ impl Routes {
         }
     }
 
+    /// The next hops of a message's recipients, in their order. A list has many of one domain next to each
+    /// other: the routes are asked once for those.
+    pub fn next_hops_of<'a>(&self, addresses: impl Iterator<Item = &'a Address>) -> Vec<NextHop> {
+        let mut hops: Vec<NextHop> = Vec::with_capacity(addresses.size_hint().0);
+        let mut before = None;
+        for address in addresses {
+            // Only at the name of this machine does the local part count.
+            let domain = Some(address.domain()).filter(|domain| !self.is_hostname(domain));
+            let same = hops.last().filter(|_| domain.is_some() && domain == before);
+            hops.push(same.cloned().unwrap_or_else(|| self.next_hop_of(address)));
+            before = domain;
+        }
+        hops
+    }
+
     /// The same for a recipient of which the caller knows that its domain is not our own.
     pub(crate) fn next_hop_of_foreign(&self, address: &Address) -> NextHop {
         match self.is_own_postmaster(address) {
@@ -294,6 +309,32 @@ mod tests {
                 let found = routes.next_hop_of(&Address::parse(address, false).unwrap());
                 assert_eq!(found, *expected, "{address}, {postmaster:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_lists_next_hops_are_those_of_its_recipients_one_by_one() {
+        let starred = routes(vec![(Pattern::Any, to(1))], false);
+        let bare = routes(vec![(Pattern::Exact(domain("a.test")), NextHop::Hold)], true);
+        let names = [
+            "ann@mx.example.org",
+            "postmaster@mx.example.org",
+            "bob@mx.example.org",
+            "ann@a.test",
+            "bob@a.test",
+            "bob@b.test",
+            "ann@local.test",
+            "bob@local.test",
+            "ann@a.test",
+            "ann@[192.0.2.1]",
+            "bob@[192.0.2.1]",
+            "postmaster@mx.example.org",
+            "postmaster@mx.example.org",
+        ];
+        let list = names.map(|name| Address::parse(name, false).unwrap());
+        for routes in [starred, bare] {
+            let each: Vec<_> = list.iter().map(|address| routes.next_hop_of(address)).collect();
+            assert_eq!(routes.next_hops_of(list.iter()), each);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Must never read a body: snapshot, envelopes and changes are enough.
 
-use mail::{Envelope, MessageId, NextHop, Now};
+use mail::{Envelope, MessageId, Now};
 use policy::Routes;
 use scheduler::{Arrival, ArrivingRecipient, Scheduler};
 use spool::Replay;
@@ -51,8 +51,7 @@ pub(crate) fn arrive(
     bytes: u64,
     now: Now,
 ) {
-    let hop = |recipient: &mail::Recipient| routes.next_hop_of(&recipient.address);
-    let hops: Vec<NextHop> = envelope.recipients.iter().map(hop).collect();
+    let hops = routes.next_hops_of(envelope.recipients.iter().map(|one| &one.address));
     let recipients: Vec<ArrivingRecipient<'_>> = envelope
         .recipients
         .iter()

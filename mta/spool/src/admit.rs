@@ -46,8 +46,10 @@ impl Spool {
         if self.broken.is_some() {
             return Err(self.last_refusal);
         }
-        self.is_whole(transaction)?;
         let staged = self.staged.get(&transaction);
+        if let Some(lost) = staged.and_then(|staged| staged.lost) {
+            return Err(lost);
+        }
         let bytes = staged.map_or(0, |staged| staged.pending_bytes) + 2 * BLOCK;
         if self.has_room(bytes as u64) { Ok(()) } else { Err(Refusal::Full) }
     }

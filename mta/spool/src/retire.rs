@@ -51,16 +51,17 @@ pub(crate) enum Job {
 impl Spool {
     /// Whether so many bytes may still be taken from outside, with the reserve left untouched.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        let gathered: usize = self.log.batches().map(|batch| batch.buffer.len()).sum();
-        let bulk: usize = self.bulk.batches().map(|batch| batch.buffer.len()).sum();
         // Of a batch under way the bytes are with the disk.
         let own = |batch: &Batch| batch.own_bytes.min(batch.buffer.len() as u64);
-        let own: u64 = self.log.batches().map(own).sum();
-        if (gathered + bulk) as u64 - own > self.settings.staged_bytes_max {
+        let add = |(all, own_bytes), batch: &Batch| {
+            (all + batch.buffer.len() as u64, own_bytes + own(batch))
+        };
+        let (gathered, own) = self.log.batches().fold((0, 0), add);
+        let bulk: usize = self.bulk.batches().map(|batch| batch.buffer.len()).sum();
+        if gathered + bulk as u64 - own > self.settings.staged_bytes_max {
             return false;
         }
-        !self.supply.full
-            || self.ready_bytes() >= self.settings.reserve_bytes + gathered as u64 + bytes
+        !self.supply.full || self.ready_bytes() >= self.settings.reserve_bytes + gathered + bytes
     }
 
     fn ready_bytes(&self) -> u64 {
@@ -148,8 +149,8 @@ impl Spool {
     /// A commit waits for a segment: do not zero it to the end.
     fn hurry(&mut self) -> Option<(Job, Work)> {
         let waits = self.log.next.is_none() && self.supply.activating.is_none();
-        let ready = self.segments.count(|segment| segment.state == State::Ready);
-        if !waits || ready > 0 || !self.log.is_stuck() {
+        let is_ready = |segment: &Segment| segment.state == State::Ready;
+        if !waits || !self.log.is_stuck() || self.segments.first(is_ready).is_some() {
             return None;
         }
         let slot = self.segments.first(|s| matches!(s.state, State::Zeroing(_)))?;
