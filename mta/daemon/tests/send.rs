@@ -138,7 +138,10 @@ impl Queue {
     fn result(&mut self) -> Result {
         loop {
             match self.event() {
-                QueueEvent::Hello { .. } | QueueEvent::UnderWay(_) | QueueEvent::AllTold => {}
+                QueueEvent::Hello { .. }
+                | QueueEvent::UnderWay(_)
+                | QueueEvent::AllTold
+                | QueueEvent::Drains => {}
                 QueueEvent::Fetch { attempt, offset, bytes, .. } => {
                     let from = offset as usize;
                     let chunk = self.body[from..from + bytes as usize].to_vec();
@@ -406,7 +409,10 @@ fn d151_a_damaged_body_ends_the_attempt_before_the_final_dot() {
                 queue.flush();
             }
             QueueEvent::Result(result) => break result,
-            QueueEvent::Hello { .. } | QueueEvent::UnderWay(_) | QueueEvent::AllTold => {}
+            QueueEvent::Hello { .. }
+            | QueueEvent::UnderWay(_)
+            | QueueEvent::AllTold
+            | QueueEvent::Drains => {}
         }
     };
     assert_eq!(result.outcomes[0].1.report().stage, Stage::Data);

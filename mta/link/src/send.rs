@@ -133,6 +133,8 @@ enum ToQueue {
         offset: u64,
         bytes: u32,
     },
+    /// It takes no more attempts, and ends when those that it has begun have ended.
+    Drains,
 }
 
 /// What the sending process is told.
@@ -154,6 +156,7 @@ pub struct SenderEnd {
     life: u64,
     capacity: u32,
     welcomed: bool,
+    drains: bool,
     /// Attempts without a result, and results that are not recorded.
     open: BTreeMap<u64, Open>,
     next_number: u64,
@@ -182,6 +185,7 @@ impl SenderEnd {
             life,
             capacity,
             welcomed: false,
+            drains: false,
             open: BTreeMap::new(),
             next_number: 0,
             bodies: HashMap::new(),
@@ -214,7 +218,18 @@ impl SenderEnd {
         let under_way = under_way.map(|one| frame::encode_short(&ToQueue::UnderWay(one)));
         self.output.extend(under_way);
         self.output.push_back(frame::encode_short(&ToQueue::AllTold));
+        if self.drains {
+            self.output.push_back(frame::encode_short(&ToQueue::Drains));
+        }
         self.output.extend(results);
+    }
+
+    /// This process was told to end: it takes no more attempts, and those that it has not begun, or
+    /// cannot end in time, are no fault of theirs. The queue process is told so over each stream.
+    pub fn drain(&mut self) {
+        if !std::mem::replace(&mut self.drains, true) {
+            self.output.push_back(frame::encode_short(&ToQueue::Drains));
+        }
     }
 
     /// Takes what has arrived.
@@ -416,6 +431,8 @@ pub enum QueueEvent {
     UnderWay(UnderWay),
     /// It has told all that it has under way.
     AllTold,
+    /// It was told to end: it is to be given nothing more, and what it does not end is made again.
+    Drains,
     /// What became of an attempt. To be answered with [`QueueEnd::recorded`] when durable.
     Result(Result),
     /// To be answered with [`QueueEnd::chunk`].
@@ -498,6 +515,7 @@ impl QueueEnd {
 
     fn take(&mut self, message: ToQueue) -> std::result::Result<(), LinkError> {
         match message {
+            ToQueue::Drains => self.events.push_back(QueueEvent::Drains),
             ToQueue::Result(result) if is_bounded(&result) => {
                 self.events.push_back(QueueEvent::Result(result))
             }
@@ -724,6 +742,24 @@ mod tests {
         assert_eq!(told(&mut queue), [(7, 70), (3, 30), (9, 90)]);
         assert_eq!(queue.poll(), Some(QueueEvent::Result(result(9, 9))));
         assert_eq!(queue.poll(), Some(QueueEvent::Result(result(3, 3))));
+    }
+
+    #[test]
+    fn a_process_that_drains_says_so_once_over_each_stream_behind_what_is_under_way() {
+        let (mut sender, mut queue) = pair();
+        queue.attempt(attempt(1, 5, 3), Some(b"abc")).unwrap();
+        sender.handle(&mut carry(queue.output())).unwrap();
+        sender.drain();
+        sender.drain();
+        queue.handle(&mut carry(sender.output())).unwrap();
+        assert_eq!((queue.poll(), queue.poll()), (Some(QueueEvent::Drains), None));
+        sender.result(result(1, 5));
+        let mut queue = QueueEnd::new(1);
+        sender.connected();
+        queue.handle(&mut carry(sender.output())).unwrap();
+        assert_eq!(told(&mut queue), [(1, 10)]);
+        let rest: Vec<_> = std::iter::from_fn(|| queue.poll()).collect();
+        assert_eq!(rest, [QueueEvent::Drains, QueueEvent::Result(result(1, 5))]);
     }
 
     #[test]

@@ -51,6 +51,8 @@ struct Sender {
     welcomed: bool,
     /// It has told all that it has under way.
     greeted: bool,
+    /// It was told to end: it takes nothing more, and what it leaves is no fault of the mail.
+    drains: bool,
     capacity: usize,
     /// Attempts it has, by its own name for them, which is ours unless a former life gave it.
     under_way: BTreeMap<u64, Flight>,
@@ -102,6 +104,8 @@ impl Settled {
 #[derive(Debug)]
 struct Orphans {
     under_way: BTreeMap<u64, Flight>,
+    /// The process was told to end.
+    drained: bool,
     /// When they count as lost, if the process has not come back.
     lost_at: Instant,
 }
@@ -150,6 +154,7 @@ impl Senders {
             end: QueueEnd::new(build),
             welcomed: false,
             greeted: false,
+            drains: false,
             capacity: 0,
             under_way: BTreeMap::new(),
             reading: BTreeSet::new(),
@@ -170,12 +175,14 @@ impl Senders {
     pub fn disconnect(&mut self, key: SenderKey, now: Instant) {
         let Some(mut sender) = self.ends.remove(&key) else { return };
         self.all_named(key);
+        let mut drained = sender.drains;
         if let Some(former) = self.orphans.remove(&key) {
             sender.under_way.extend(former.under_way);
+            drained |= former.drained;
         }
         if !sender.under_way.is_empty() {
             let (under_way, lost_at) = (sender.under_way, now + ORPHANS_WAIT);
-            self.orphans.insert(key, Orphans { under_way, lost_at });
+            self.orphans.insert(key, Orphans { under_way, drained, lost_at });
         }
     }
 
@@ -328,7 +335,7 @@ impl Senders {
         let fit = || {
             self.ends
                 .iter()
-                .filter(|(key, sender)| key.0 == role && sender.greeted)
+                .filter(|(key, sender)| key.0 == role && sender.greeted && !sender.drains)
                 .filter(|(_, sender)| sender.under_way.len() < sender.capacity)
                 .map(|(key, _)| *key)
         };
@@ -474,6 +481,12 @@ impl Queue {
                 }
                 QueueEvent::UnderWay(told) => self.take_back(key, told, now)?,
                 QueueEvent::AllTold => self.greeted(key, now),
+                QueueEvent::Drains => {
+                    if let Some(sender) = self.senders.ends.get_mut(&key) {
+                        sender.drains = true;
+                    }
+                    self.withdraw_from(key, now);
+                }
                 QueueEvent::Result(result) => self.result(key, result, now)?,
                 QueueEvent::Fetch { attempt, message, offset, bytes } => {
                     match self.senders.flight(key, attempt) {
@@ -576,7 +589,10 @@ impl Queue {
 
     fn lose(&mut self, orphans: Orphans, now: Now) {
         for flight in orphans.under_way.into_values() {
-            self.scheduler.attempt_lost(flight.attempt, now);
+            match orphans.drained {
+                true => self.scheduler.attempt_cut_short(flight.attempt, now),
+                false => self.scheduler.attempt_lost(flight.attempt, now),
+            }
         }
     }
 

@@ -395,3 +395,37 @@ fn r206_an_attempt_that_outlives_a_long_time_without_streams_is_not_made_again()
     assert_eq!(bench.given.each_ref().map(Vec::len), [1, 1, 1], "none is made twice");
     assert_eq!(bench.known(), (0, 0, 3));
 }
+
+#[test]
+fn a_process_that_drains_is_given_nothing_more_and_what_it_leaves_counts_as_no_loss() {
+    let mut bench = Bench::new();
+    let drained = [bench.given[0][0].message, bench.given[2][0].message];
+    for life in 20..30 {
+        for at in [0, 2] {
+            bench.ends[at].drain();
+        }
+        bench.run().unwrap();
+        let given = bench.given.each_ref().map(Vec::len);
+        bench.receiver.accept(life, envelope("new@local.test"), b"Subject: x\r\n\r\nbody\r\n");
+        bench.run().unwrap();
+        assert_eq!(bench.given.each_ref().map(Vec::len), given, "it waits for the next process");
+        // Its stream is lost and begun again, and then it ends before its attempts have ended.
+        for at in [0, 2] {
+            bench.queue.sender_connected(KEYS[at], bench.clock.now());
+            bench.ends[at].connected();
+            bench.run().unwrap();
+            assert_eq!(bench.given[at].len(), given[at]);
+            bench.ends[at] = SenderEnd::new(1, life, 10);
+            bench.queue.sender_connected(KEYS[at], bench.clock.now());
+            bench.ends[at].connected();
+        }
+        bench.run().unwrap();
+        bench.run().unwrap();
+        assert!(bench.given[2].len() > given[2], "the next one is given what waited");
+    }
+    for message in drained {
+        let tries = bench.given.iter().flatten().filter(|one| one.message == message);
+        assert_eq!(tries.count(), 11, "it is tried again each time, and never held");
+    }
+    assert_eq!(bench.queue.summary(bench.clock.now()).held, 0);
+}

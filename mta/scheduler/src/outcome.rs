@@ -55,6 +55,18 @@ impl Scheduler {
         self.refresh(self.jobs[job].destination);
     }
 
+    /// The process that made an attempt was told to end before the attempt had ended: it is made again
+    /// soon, and counts neither as made nor as lost.
+    pub fn attempt_cut_short(&mut self, attempt: AttemptId, now: Now) {
+        self.clock.set(now);
+        let Some(Flight { job, .. }) = self.land(attempt) else { return };
+        let Job { message, destination, .. } = self.jobs[job];
+        let tick = self.clock.tick_after(LOST_WAIT);
+        let held = self.messages[message].held != 0;
+        self.shift(job, if held { To::Held } else { To::Wait(tick) });
+        self.refresh(destination);
+    }
+
     /// The next attempt to withdraw if no process has it yet, because its message was held, deleted or given up. To be
     /// asked until it says `None`, before `poll` and after `poll` has said `None`.
     pub fn unwanted(&mut self) -> Option<AttemptId> {

@@ -59,7 +59,7 @@ pub struct AttemptId(pub u64);
 /// What the driver is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Try this, then tell `outcome` or `attempt_lost`.
+    /// Try this, then tell `outcome`, `attempt_lost` or `attempt_cut_short`.
     Attempt(Attempt),
     /// Make this durable, all of it in one batch.
     Record(Record),

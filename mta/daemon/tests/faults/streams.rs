@@ -214,6 +214,31 @@ fn r206_what_a_process_finds_while_it_drains_is_told_over_the_next_stream() {
     daemon.works();
 }
 
+#[test]
+fn an_attempt_that_a_drain_cuts_short_is_made_again_and_its_message_is_not_held_for_it() {
+    static GATE: Gate = Gate::closed();
+    let end = |_: &Mail| {
+        GATE.pass();
+        "250 2.0.0 Ok".to_string()
+    };
+    let sink = Sink::start(Script { end, ..Script::default() });
+    let tables = format!("[processes]\nsend = 1\n[queue]\nlosses_max = 1\n{RETRY}");
+    let daemon = Daemon::start(Setup { sink_port: sink.port, tables, ..Setup::default() });
+    let (before, _) = (daemon.pids_of("send"), GATE.bring_a_message(&daemon));
+    let file = daemon.directory.join("posthaste.toml");
+    let settings = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, settings.replace("mx.local.test", "other.local.test")).unwrap();
+    daemon.signal(libc::SIGHUP);
+    // The next hop answers later than a drain lasts.
+    until("the next process", || {
+        let now = daemon.pids_of("send");
+        (!lives(&before[0]) && !now.is_empty() && now != before).then_some(())
+    });
+    GATE.open();
+    until("an empty queue", || (daemon.queued() == 0).then_some(()));
+    daemon.works();
+}
+
 /// As many processes as the settings allow, each with a stream that was lost once: queue has to hear
 /// of them all when it starts.
 #[test]

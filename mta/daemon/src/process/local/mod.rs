@@ -274,7 +274,7 @@ impl Local {
         match (order, fd) {
             (FromMaster::Peer { stream, .. }, Some(fd)) => self.peer(stream, fd),
             (FromMaster::Drain, None) => {
-                self.draining = true;
+                self.drain();
                 Ok(())
             }
             (FromMaster::Settings, Some(fd)) => self.reload(fd),
@@ -286,9 +286,16 @@ impl Local {
     /// again.
     fn reload(&mut self, fd: OwnedFd) -> io::Result<()> {
         let handed = crate::settings::open(fd).map_err(io::Error::other)?;
-        let same = Wanted::of(&handed) == *self.targets.wanted();
-        self.draining |= !same;
+        if Wanted::of(&handed) != *self.targets.wanted() {
+            self.drain();
+        }
         self.orders.say(&ToMaster::Reloaded)
+    }
+
+    /// Takes no more attempts, and ends when those that it has have ended.
+    fn drain(&mut self) {
+        self.draining = true;
+        self.end.drain();
     }
 
     fn peer(&mut self, stream: u64, fd: OwnedFd) -> io::Result<()> {

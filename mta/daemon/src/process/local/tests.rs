@@ -637,7 +637,8 @@ fn r206_a_result_is_told_over_the_next_stream_though_the_process_drains() {
     let mut end = QueueEnd::new(BUILD);
     end.handle(&mut BytesMut::from(&said[..])).unwrap();
     let told: Vec<_> = std::iter::from_fn(|| end.poll()).skip(1).collect();
-    let [QueueEvent::UnderWay(one), QueueEvent::AllTold, again] = &told[..] else {
+    let [QueueEvent::UnderWay(one), QueueEvent::AllTold, QueueEvent::Drains, again] = &told[..]
+    else {
         panic!("{told:?}")
     };
     assert_eq!((one.attempt, again), (1, &QueueEvent::Result(result)));

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | master | `Settings`, `Peer`, `Lives`, `Renewed`, `SealKey`, `Drain` |
 //! | receive | `Hello`, `Stage`, `Accept`, `Unstage`, `Question` |
-//! | send, local | `Hello`, `UnderWay`, `AllTold`, `Result`, `Fetch` |
+//! | send, local | `Hello`, `UnderWay`, `AllTold`, `Drains`, `Result`, `Fetch` |
 //! | command line | `admin::Request` |
 
 mod admin;

@@ -230,7 +230,7 @@ impl Office {
     }
 
     /// Opens a connection to this next hop if something waits there and the limits allow it. A process
-    /// that drains begins nothing: queue does not know that it drains, and gives it attempts as before.
+    /// that drains begins nothing: what queue gave it before it heard of that goes to the next one.
     pub fn open(self: &Rc<Self>, hop: &NextHop) {
         if self.draining.get() {
             return;

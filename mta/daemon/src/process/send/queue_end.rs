@@ -104,6 +104,7 @@ async fn drain(
     mut current: Option<Conversation>,
 ) {
     office.draining.set(true);
+    office.end.borrow_mut().drain();
     office.wake_all();
     loop {
         if office.is_empty() {
