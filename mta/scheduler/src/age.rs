@@ -126,6 +126,16 @@ impl Scheduler {
         self.aged.push_back(Aged { message, mark, next: 0 });
     }
 
+    /// Looks once more for what is to be given up of a message whose time is over. All attempts of a message
+    /// that are taken back at once call for one look.
+    pub(crate) fn expire_again(&mut self, message: u32) {
+        let id = self.messages[message].id;
+        let looks = |aged: &Aged| (aged.message, aged.mark, aged.next) == (id, Mark::Expiry, 0);
+        if !self.aged.back().is_some_and(looks) {
+            self.begin_to_tell(message, Mark::Expiry);
+        }
+    }
+
     /// Makes the next record about age, if there is anything to tell.
     pub(crate) fn tell_aged(&mut self) {
         for _ in 0..AGED_LOOKED_AT_MAX {

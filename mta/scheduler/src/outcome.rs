@@ -73,19 +73,18 @@ impl Scheduler {
         self.unwanted.pop_front()
     }
 
-    /// Takes back an attempt that no process has got: it counts as never begun.
+    /// Takes back an attempt that no process has got: it counts as never begun. If the time of its
+    /// message is over, its recipients are given up in the next records.
     pub fn withdraw(&mut self, attempt: AttemptId, now: Now) {
         self.clock.set(now);
         let Some(Flight { job, .. }) = self.land(attempt) else { return };
         let Job { message, destination, .. } = self.jobs[job];
         let held = self.messages[message].held != 0;
         if self.messages[message].has(OVERDUE) && !held {
-            let mut record = Record::new(self.messages[message].id);
-            self.count_out(message);
-            self.leave(job);
-            self.give_up(job, &mut record);
-            self.close_or_count(message, &mut record);
-            self.record(record);
+            // While no notices are made it waits, so that it does not begin once more.
+            let tick = self.clock.tick_after(self.settings.retry.first);
+            self.shift(job, To::Wait(tick));
+            self.expire_again(message);
         } else {
             self.shift(job, if held { To::Held } else { To::Ready });
         }

@@ -834,3 +834,49 @@ fn delays(record: &Record) -> Vec<u32> {
     let notices = record.notices.iter().filter(|notice| notice.kind == NoticeKind::Delayed);
     notices.flat_map(|notice| notice.recipients.iter().map(|(at, _)| *at)).collect()
 }
+
+/// The attempt has begun for the scheduler, and waits for a process when the time of its message is over.
+#[test]
+fn an_attempt_that_is_taken_back_at_the_end_of_its_time_is_told_of_in_bounded_records() {
+    const RECIPIENTS: u32 = 5_000;
+    let limits = DestinationLimits { recipients_per_message: 100_000, ..Default::default() };
+    let retry = Retry { expire: seconds(86_400), ..NO_JITTER };
+    let mut bench = Bench::new(Settings { retry, delay_notice_after: None, ..limited(limits) });
+    // What the next hop said when it could not be reached stands for each of them.
+    bench.send(mail(1, "a@a.test", &["a@b.test"]));
+    let first = bench.attempts().remove(0);
+    let away = Outcome::Deferred(report(Stage::Connect, 421, &"x".repeat(8_000)));
+    bench.answer(&first, away.clone());
+    let to: Vec<String> = (0..RECIPIENTS).map(|n| format!("r{n}@b.test")).collect();
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    let list = bench.send(mail(2, "a@a.test", &to));
+    let mut waits = None;
+    while waits.is_none() {
+        for attempt in bench.attempts() {
+            match attempt.message == list {
+                true => waits = Some(attempt),
+                false => bench.answer(&attempt, away.clone()),
+            }
+        }
+        assert!(waits.is_some() || bench.sleep());
+    }
+    assert_eq!(waits.unwrap().recipients.len(), RECIPIENTS as usize);
+    bench.pass(seconds(86_400));
+    let mut told = Vec::new();
+    loop {
+        let output = bench.scheduler.poll(bench.now);
+        while let Some(attempt) = bench.scheduler.unwanted() {
+            bench.scheduler.withdraw(attempt, bench.now);
+        }
+        let Some(output) = output.or_else(|| bench.scheduler.poll(bench.now)) else { break };
+        let Output::Record(record) = output else { panic!("{output:?}") };
+        let notices = record.notices.iter().filter(|_| record.message == list);
+        let of_record: Vec<_> = notices.flat_map(|notice| &notice.recipients).collect();
+        let text = of_record.iter().map(|(_, report)| report.reply.text.len());
+        assert!(text.sum::<usize>() < 3 << 19 && of_record.len() <= 1_000);
+        told.extend(of_record.iter().map(|(index, _)| *index));
+    }
+    told.sort_unstable();
+    assert!(told.into_iter().eq(0..RECIPIENTS), "each once");
+    assert!(bench.scheduler.is_empty());
+}
