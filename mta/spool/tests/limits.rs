@@ -8,8 +8,8 @@ use mail::{Change, Enhanced, MessageId, Reply, Report, Stage, Wall};
 use spool::{Alarm, OpenError, Settings, change_bytes};
 use std::time::Duration;
 use support::{Ledger, Machine, settings};
-use world::Errno;
 use world::sim::{Call, Disk};
+use world::{Clock as _, Errno};
 
 fn machine(settings: Settings) -> Machine {
     let mut machine = Machine::open(&Disk::new(1), settings, Ledger::default(), 1).unwrap();
@@ -111,6 +111,24 @@ fn a_spool_is_failing_from_a_failed_commit_to_the_next_that_succeeds() {
     machine.accept(vec![b'x'; 100]).unwrap();
     machine.settle();
     assert!(!machine.spool.is_failing());
+}
+
+#[test]
+fn a_broken_disk_is_tried_again_at_the_very_time_that_the_spool_has_named() {
+    // With enough segments for the failures and for the next attempt.
+    let mut machine = machine(Settings { spares: 6, ..settings(1) });
+    machine.disk.fail_always(Call::Sync, Some(Errno::IO));
+    machine.accept(vec![b'x'; 100]).unwrap();
+    while !machine.spool.is_broken() {
+        run(&mut machine, 1);
+    }
+    machine.disk.fail_always(Call::Sync, None);
+    let now = machine.clock.now().monotonic;
+    let named = machine.spool.next_wakeup().unwrap();
+    assert_eq!(named, now + Duration::from_secs(1));
+    machine.clock.advance(named.since(now));
+    while machine.step() {}
+    assert!(!machine.spool.is_broken() && machine.alarms.contains(&Alarm::Healthy));
 }
 
 #[test]

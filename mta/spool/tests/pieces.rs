@@ -5,7 +5,9 @@
 mod support;
 
 use mail::{Change, MessageId};
+use spool::SnapshotSlice;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 use support::{Ledger, Machine, settings};
 use world::sim::Disk;
 use world::{DiskError, Entry};
@@ -124,6 +126,56 @@ fn what_becomes_durable_while_a_slice_is_waited_for_is_not_taken_for_a_part_of_i
     let (told, snapshot) = told_after_a_cut(&mut machine);
     assert_eq!(told, [second, third]);
     assert_eq!(snapshot, 1);
+}
+
+#[test]
+fn what_ends_while_a_slice_is_waited_for_takes_no_other_message_out_of_it() {
+    let (mut machine, ids, slice) = asked_for_three(|machine, ids| {
+        machine.change(Change::Retire { message: ids[1] });
+        machine.settle();
+    });
+    machine.answer(slice);
+    let (told, snapshot) = told_after_a_cut(&mut machine);
+    assert_eq!((told, snapshot), (vec![ids[0], ids[2]], 1));
+}
+
+/// The caller has no state any more of a message whose end is handed in.
+#[test]
+fn a_message_whose_end_waits_for_another_commit_does_not_stop_the_snapshot() {
+    let (mut machine, ids, slice) = asked_for_three(|machine, ids| {
+        machine.change(Change::Hold { message: ids[0] });
+        machine.clock.advance(Duration::from_secs(1));
+        while machine.step_background() {}
+        // The commit of the first change is under way.
+        machine.change(Change::Retire { message: ids[0] });
+    });
+    assert!(machine.spool.contains(ids[0]), "its end is in no batch yet");
+    machine.answer(slice);
+    machine.settle();
+    while machine.step() {}
+    assert!(machine.held_slice.is_none(), "no other slice is asked for");
+    assert_eq!(machine.spool.usage().snapshots, 1);
+    let (told, snapshot) = told_after_a_cut(&mut machine);
+    assert_eq!((told, snapshot), (ids[1..].to_vec(), 1));
+}
+
+/// A machine with three messages, what happens to them after their slice was asked for, and the slice.
+fn asked_for_three(
+    meanwhile: impl FnOnce(&mut Machine, &[MessageId]),
+) -> (Machine, Vec<MessageId>, SnapshotSlice) {
+    let mut machine = Machine::open(&Disk::new(5), settings(2), Ledger::default(), 5).unwrap();
+    let body = machine.body(100);
+    let ids: Vec<_> = (0..3).map(|_| machine.accept(body.clone()).unwrap()).collect();
+    machine.settle();
+    machine.snapshots = false;
+    machine.spool.snapshot_now();
+    while machine.held_slice.is_none() {
+        assert!(machine.step_background(), "the slice is asked for");
+    }
+    meanwhile(&mut machine, &ids);
+    let slice = machine.held_slice.take().unwrap();
+    assert_eq!(slice.messages, ids);
+    (machine, ids, slice)
 }
 
 /// The log is replayed from where the snapshot was begun; its later slices know more.
