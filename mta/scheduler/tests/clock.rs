@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use mail::{Change, Now, Wall};
-use scheduler::{NoticeKind, Output, Scheduler, Settings};
+use scheduler::{NoticeKind, Output, RECIPIENTS_MAX, Scheduler, Settings};
 
 const DAY: u64 = 86_400;
 const YEAR_MICROS: i64 = 365 * 86_400 * 1_000_000;
@@ -179,4 +179,16 @@ fn a_damaged_snapshot_is_refused_and_changes_nothing() {
     assert!(scheduler.is_empty());
     assert!(scheduler.restore(&bytes, bench.now).is_ok());
     assert!(scheduler.restore(&bytes, bench.now).is_err(), "it is there already");
+}
+
+#[test]
+fn a_message_with_as_many_recipients_as_any_setting_allows_survives_a_restart() {
+    let mut bench = Bench::new(Settings::default());
+    let to = ("u@b.test".to_owned(), mx("b.test"), mail::Notify::DEFAULT);
+    let to = vec![to; RECIPIENTS_MAX as usize];
+    let message = bench.send(Mail { to, ..mail(1, "a@a.test", &[]) });
+    let recipients = (1..RECIPIENTS_MAX).collect();
+    bench.scheduler.apply(&Change::Delivered { message, recipients }, bench.now);
+    let mut bench = restarted(bench);
+    assert_eq!(bench.attempts().remove(0).recipients, [0]);
 }
