@@ -3,7 +3,6 @@
 //! Must never guess: a gate is named only if it is the one that `poll` would stop at.
 
 use crate::clock::wall_of_seconds;
-use crate::destination::PARKED;
 use crate::message::{Job, JobState};
 use crate::poll::SUSPECT_LOSSES;
 use crate::scheduler::Scheduler;
@@ -95,11 +94,10 @@ impl Scheduler {
         if self.in_flight >= attempts_in_flight_max {
             return Gate::ProcessLimit { attempts_in_flight_max };
         }
-        let for_light = destination.flags & PARKED[0] != 0;
-        let set_aside = for_light || destination.flags & PARKED[1] != 0;
-        let parked = self.doubtful_in_flight_max(usize::from(!for_light));
-        if set_aside && self.doubtful_in_flight >= parked {
-            return Gate::ProcessLimit { attempts_in_flight_max: parked };
+        let which = usize::from(!self.is_light_next(job.destination));
+        if self.is_kept_out(job.destination, which) {
+            let attempts_in_flight_max = self.doubtful_in_flight_max(which);
+            return Gate::ProcessLimit { attempts_in_flight_max };
         }
         let suspect = self.messages[job.message].losses >= SUSPECT_LOSSES;
         if suspect && self.suspects_in_flight > 0 {

@@ -125,7 +125,7 @@ impl Scheduler {
                 continue;
             }
             let which = usize::from(!light);
-            if self.is_fair() && self.is_doubtful(at) && !self.has_room_for_doubtful(which) {
+            if self.is_kept_out(at, which) {
                 self.park(at, which);
                 continue;
             }
@@ -197,6 +197,11 @@ impl Scheduler {
         if which == 0 { doubtful } else { doubtful - doubtful / LIGHT_SHARE }
     }
 
+    /// It is not known to answer, and those that are not have as many attempts as they may have.
+    pub(crate) fn is_kept_out(&self, at: u32, which: usize) -> bool {
+        self.is_fair() && self.is_doubtful(at) && !self.has_room_for_doubtful(which)
+    }
+
     fn has_room_for_doubtful(&self, which: usize) -> bool {
         self.doubtful_in_flight < self.doubtful_in_flight_max(which)
     }
@@ -211,7 +216,7 @@ impl Scheduler {
         }
     }
 
-    fn is_light_next(&self, at: u32) -> bool {
+    pub(crate) fn is_light_next(&self, at: u32) -> bool {
         let sender = self.lanes.next_sender(&self.destinations[at]);
         sender.is_some_and(|at| self.symbols.is_busy_at_most(at, LIGHT_SENDER_MAX))
     }

@@ -134,6 +134,29 @@ fn behind_destinations_that_have_not_answered_it_is_their_share_of_the_process_l
 }
 
 #[test]
+fn while_that_share_is_full_a_destination_waits_for_it_only_if_it_has_not_answered() {
+    let mut bench = Bench::new(Settings { attempts_in_flight_max: 8, ..plain() });
+    for id in 1..10 {
+        bench.send(mail(id, "a@a.test", &[&format!("b@d{id}.test")]));
+    }
+    bench.send(mail(10, "a@a.test", &["b@d1.test"]));
+    let first = bench.attempts().remove(0);
+    let full = Gate::ProcessLimit { attempts_in_flight_max: 6 };
+    assert_eq!(gate(&bench, 10), full, "set aside like the rest");
+    // It answers, and others take its place.
+    bench.answer(&first, common::delivered());
+    for attempt in bench.attempts().iter().filter(|attempt| attempt.message == MessageId(10)) {
+        bench.answer(attempt, common::delivered());
+    }
+    bench.attempts();
+    bench.send(mail(20, "a@a.test", &["b@d1.test"]));
+    bench.send(mail(21, "a@a.test", &["b@new.test"]));
+    assert_eq!((gate(&bench, 20), gate(&bench, 21)), (Gate::FairShare { ready: 1 }, full));
+    let begun: Vec<MessageId> = bench.attempts().iter().map(|attempt| attempt.message).collect();
+    assert_eq!(begun, [MessageId(20)]);
+}
+
+#[test]
 fn before_the_next_poll_it_is_its_turn_or_its_route() {
     let mut bench = Bench::new(plain());
     bench.send(mail(1, "a@a.test", &["b@b.test"]));
