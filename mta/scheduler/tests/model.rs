@@ -410,3 +410,13 @@ fn an_order_decides_who_goes_first_in_the_whole_queue() {
         assert_eq!(tried, expected, "{order:?} tried");
     }
 }
+
+#[test]
+fn an_order_is_shown_by_the_name_by_which_it_is_read() {
+    let names = ["fair", "priority", "arrival", "destination", "modified", "id", "random", "none"];
+    for name in names {
+        assert_eq!(name.parse::<Order>().map(Order::name), Ok(name));
+    }
+    assert_eq!("id".parse(), Ok(Order::Id));
+    assert!("urgent".parse::<Order>().is_err());
+}
