@@ -166,8 +166,9 @@ pub struct Counters {
 /// How long a new queue process waits for the sending processes to name the attempts that they already have.
 const SENDERS_WAIT: Duration = Duration::from_secs(2);
 
-/// Groups of outcomes that are known and not yet durable, because the disk does not keep up. With so
-/// many, no new attempts begin: what is delivered and not recorded is delivered again after a crash.
+/// Groups of outcomes that are known and not yet durable, because the disk does not keep up, or because their message is
+/// read for a notice. With so many, no new attempts begin: what is delivered and not recorded is delivered again after
+/// a crash.
 const UNRECORDED_RESULTS_MAX: usize = 2048;
 
 /// A commit that takes longer than this is taken for one that may fail: until it has ended, no

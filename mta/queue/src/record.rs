@@ -48,6 +48,8 @@ pub(crate) struct Records {
     /// Messages with a record that waits for a read or for room, each with what came after that
     /// record. At most a few for each recipient.
     behind: HashMap<MessageId, VecDeque<(Record, Acknowledgements)>>,
+    /// Records in `behind`.
+    behind_records: usize,
     /// What is left of records that the spool had no room for, oldest first.
     stalled: VecDeque<(Parts, Acknowledgements)>,
     /// When the first of them is handed in again, if nothing becomes durable before.
@@ -81,6 +83,9 @@ pub(crate) enum Whom {
     /// An operator, with an action; the number of the question and its answer.
     Operator(u64, Box<Answer>),
 }
+
+/// A message that notices are about, and as much of it as they can need.
+type Original<'a> = (&'a Opened, &'a [u8]);
 
 /// How far a record came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,9 +162,9 @@ impl Records {
         }
     }
 
-    /// Groups handed in that are not durable yet, and messages with records that are not handed in.
+    /// Groups handed in that are not durable yet, messages with a record that waits, and records behind those.
     pub fn unrecorded(&self) -> usize {
-        self.tickets.len() + self.behind.len()
+        self.tickets.len() + self.behind.len() + self.behind_records
     }
 
     /// Recipients whose outcome is known, but not durable.
@@ -214,12 +219,22 @@ impl Queue {
     pub(crate) fn record(&mut self, record: Record, now: Now) {
         let acknowledgements = self.records.add(record.message);
         match self.records.behind.get_mut(&record.message) {
-            Some(behind) => behind.push_back((record, acknowledgements)),
-            None => self.record_next(record, acknowledgements, now),
+            Some(behind) => {
+                behind.push_back((record, acknowledgements));
+                self.records.behind_records += 1;
+            }
+            None => self.record_next(record, acknowledgements, None, now),
         }
     }
 
-    fn record_next(&mut self, mut record: Record, acknowledgements: Acknowledgements, now: Now) {
+    /// `original`: the message, if it has just been read.
+    fn record_next(
+        &mut self,
+        mut record: Record,
+        acknowledgements: Acknowledgements,
+        original: Option<Original<'_>>,
+        now: Now,
+    ) {
         for silent in std::mem::take(&mut record.silent) {
             self.log(Logged::Silent { message: record.message, silent });
         }
@@ -231,14 +246,20 @@ impl Queue {
         if parts.tells() && !(self.records.stalled.is_empty() && self.spool.has_own_room()) {
             return self.stall(parts, acknowledgements, now);
         }
-        self.go_on_recording(parts, acknowledgements, now);
+        self.go_on_recording(parts, acknowledgements, original, now);
     }
 
     /// Hands in what is left of a record; if notices are to be made, the message that they are about
     /// is needed first.
-    fn go_on_recording(&mut self, parts: Parts, waits: Acknowledgements, now: Now) -> Went {
-        if !parts.tells() {
-            return self.hand_in(parts, waits, None, now);
+    fn go_on_recording(
+        &mut self,
+        parts: Parts,
+        waits: Acknowledgements,
+        original: Option<Original<'_>>,
+        now: Now,
+    ) -> Went {
+        if original.is_some() || !parts.tells() {
+            return self.hand_in(parts, waits, original, now);
         }
         let message = parts.message;
         let whole = self.shelf.get(message).filter(|opened| opened.content.is_some()).cloned();
@@ -260,22 +281,26 @@ impl Queue {
         &mut self,
         parts: Parts,
         acknowledgements: Acknowledgements,
-        original: Option<(&Opened, &[u8])>,
+        original: Option<Original<'_>>,
         now: Now,
     ) {
         let message = parts.message;
         if self.hand_in(parts, acknowledgements, original, now) == Went::In {
-            self.record_behind(message, now);
+            self.record_behind(message, original, now);
         }
     }
 
-    /// All of a record has been handed in; what came behind it goes on.
-    fn record_behind(&mut self, message: MessageId, now: Now) {
+    /// All of a record has been handed in; what came behind it goes on. The `original` that was read for
+    /// it serves all of them: each read of a list looks at every recipient.
+    fn record_behind(&mut self, message: MessageId, original: Option<Original<'_>>, now: Now) {
         let mut behind = self.records.behind.remove(&message).unwrap_or_default();
         while let Some((record, acknowledgements)) = behind.pop_front() {
-            self.record_next(record, acknowledgements, now);
+            self.records.behind_records -= 1;
+            self.record_next(record, acknowledgements, original, now);
             if let Some(again) = self.records.behind.get_mut(&message) {
-                return again.extend(behind);
+                debug_assert!(again.is_empty(), "nothing else has come meanwhile");
+                *again = behind;
+                return;
             }
         }
     }
@@ -296,8 +321,8 @@ impl Queue {
         while self.spool.has_own_room() {
             let Some((parts, acknowledgements)) = self.records.stalled.pop_front() else { return };
             let message = parts.message;
-            match self.go_on_recording(parts, acknowledgements, now) {
-                Went::In => self.record_behind(message, now),
+            match self.go_on_recording(parts, acknowledgements, None, now) {
+                Went::In => self.record_behind(message, None, now),
                 Went::Reads => {}
                 Went::Stalled => {
                     // It was the first, and stays so.
@@ -316,7 +341,7 @@ impl Queue {
         &mut self,
         mut parts: Parts,
         waits: Acknowledgements,
-        original: Option<(&Opened, &[u8])>,
+        original: Option<Original<'_>>,
         now: Now,
     ) -> Went {
         if original.is_none() {
@@ -361,7 +386,7 @@ impl Queue {
     fn next_notice(
         &self,
         parts: &Parts,
-        original: Option<(&Opened, &[u8])>,
+        original: Option<Original<'_>>,
         now: Now,
     ) -> (Option<Bounce>, usize) {
         let Some((kind, recipients)) = parts.next_told() else { return (None, 0) };

@@ -304,3 +304,71 @@ fn r219_a_reply_of_any_length_stops_no_notice_of_others() {
     bench.run_for(20_000);
     assert_eq!(bench.told_and_retired(), (2, 2));
 }
+
+impl Bench {
+    /// A message too long to be kept at hand, with a destination for each recipient.
+    fn send_long(&mut self, recipients: usize) {
+        let to: Vec<String> = (0..recipients).map(|n| format!("r@d{n}.test")).collect();
+        let to: Vec<&str> = to.iter().map(String::as_str).collect();
+        let text = b"forty characters in each line of a list\r\n".repeat(2_000);
+        let body = [&b"Subject: long\r\n\r\n"[..], &text].concat();
+        self.reads_at_once = true;
+        self.receiver.accept(1, envelope(&to), &body);
+        self.run_for(40);
+        self.reads_at_once = false;
+    }
+
+    /// Each attempt that there is, and each that begins meanwhile, ends so, one at a time.
+    fn all_end(&mut self, outcome: impl Fn(usize) -> Outcome) -> usize {
+        let mut ended = 0;
+        while let Some(attempt) = self.attempts.first() {
+            let to = attempt.recipients[0].1.address.to_string();
+            self.say(&to, outcome(ended));
+            (0..5).for_each(|_| self.turn());
+            ended += 1;
+        }
+        ended
+    }
+}
+
+#[test]
+fn what_fails_while_its_message_is_read_for_a_notice_is_told_of_by_the_same_read() {
+    const RECIPIENTS: usize = 200;
+    let mut bench = Bench::new();
+    bench.send_long(RECIPIENTS);
+    let failed = |_| Outcome::Failed(report(550, Enhanced(5, 1, 1)));
+    assert_eq!(bench.all_end(failed), RECIPIENTS);
+    let mut reads = 0;
+    while bench.queue.counters().notices < RECIPIENTS as u64 {
+        reads += bench.reads.len();
+        assert!(reads < 10, "{reads} reads, {} notices", bench.queue.counters().notices);
+        bench.read();
+        // The notices go, too.
+        bench.attempts.clear();
+    }
+}
+
+#[test]
+fn outcomes_that_wait_for_a_notice_of_their_message_are_bounded_like_those_that_wait_for_the_disk()
+{
+    const RECIPIENTS: usize = 3_000;
+    let large = spool::Settings { segment_bytes: 1 << 20, ..spool_settings() };
+    let mut settings = settings();
+    settings.scheduler.attempts_in_flight_max = 20;
+    let mut bench = Bench::with(settings, large);
+    bench.send_long(RECIPIENTS);
+    let failed = Outcome::Failed(report(550, Enhanced(5, 1, 1)));
+    // The message cannot be read for the notice about the first for a long time.
+    let ended = bench.all_end(|nth| if nth == 0 { failed.clone() } else { delivered() });
+    assert!((2_000..2_100).contains(&ended), "{ended} outcomes are known and not recorded");
+    bench.reads_at_once = true;
+    bench.read();
+    let mut rest = 0;
+    for _ in 0..20 {
+        bench.run();
+        rest += bench.all_end(|_| delivered());
+    }
+    // And the notice.
+    assert_eq!(ended + rest, RECIPIENTS + 1);
+    assert_eq!(bench.left(), (0, 0));
+}
