@@ -7,6 +7,7 @@ use super::message::{Message, ascii_form};
 use super::offers::Offers;
 use super::scan::Scan;
 use mail::{Address, BodyKind, Enhanced, Instant, Outcome, Reply, Report, Ret, ReversePath, Stage};
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::ops::Range;
 
@@ -178,12 +179,9 @@ impl Delivery {
 
     /// How many targets from the range's start have at most `max` different domains.
     fn domains_within(&self, range: Range<usize>, max: usize) -> usize {
-        let mut domains = Vec::with_capacity(max.min(range.len()));
+        let mut domains = HashSet::new();
         let fits = |target: &&usize| {
-            let domain = self.message.recipients[**target].address.domain();
-            if !domains.contains(&domain) {
-                domains.push(domain);
-            }
+            domains.insert(self.message.recipients[**target].address.domain());
             domains.len() <= max
         };
         self.targets[range].iter().take_while(fits).count()

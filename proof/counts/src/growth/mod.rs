@@ -74,6 +74,7 @@ pub const ROWS: &[Row] = &[
         4_000,
         sent::recipients,
     ),
+    row("send-domains", "recipients of a transaction with a domain each", 4_000, sent::domains),
     row("outcome-replies", "recipients of an attempt with a reply each", 1_000, queued::outcome),
     row("outcome-destinations", "destinations that take mail", 4_000, list::outcomes),
     row(

@@ -13,7 +13,16 @@ use std::sync::Arc;
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nbody\r\n";
 
 pub fn recipients(n: usize) -> Count {
-    let envelope = envelope(n, false);
+    transaction(n, false)
+}
+
+/// The peer takes recipients of as many domains as there are (RFC 9422), and says so.
+pub fn domains(n: usize) -> Count {
+    transaction(n, true)
+}
+
+fn transaction(n: usize, domains: bool) -> Count {
+    let envelope = envelope(n, domains);
     let message = Box::new(Message {
         sender: envelope.sender,
         ret: None,
@@ -91,7 +100,9 @@ impl Peer {
                 "250 2.0.0 Ok: queued as 4G00000001\r\n".into()
             }
             _ if self.in_data => return,
-            b"EHLO" => "250-sink.test\r\n250 PIPELINING\r\n".into(),
+            b"EHLO" => {
+                "250-sink.test\r\n250-PIPELINING\r\n250 LIMITS RCPTDOMAINMAX=100000\r\n".into()
+            }
             b"RCPT" => {
                 self.recipients += 1;
                 match self.recipients % 2 {
