@@ -54,6 +54,8 @@ fn d158_a_unix_socket_that_is_missing_full_or_refuses_defers_until_it_is_there()
     // Refused: the socket has nobody behind it. Full: its listener takes nobody more.
     drop(UnixListener::bind(path("refused")).unwrap());
     let full = UnixListener::bind(path("full")).unwrap();
+    // A short backlog, so that filling it takes few descriptors.
+    rustix::net::listen(&full, 16).unwrap();
     std::fs::set_permissions(path("full"), std::os::unix::fs::PermissionsExt::from_mode(0o777))
         .unwrap();
     let guests = fill(&path("full"));
@@ -96,6 +98,7 @@ fn fill(path: &std::path::Path) -> Vec<std::os::fd::OwnedFd> {
     };
     let mut guests = Vec::new();
     loop {
+        assert!(guests.len() < 100, "the backlog is short");
         let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK);
         let socket = socket_with(kind.0, kind.1, kind.2, None).unwrap();
         match connect(&socket, &SocketAddrUnix::new(path).unwrap()) {
