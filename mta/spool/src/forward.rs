@@ -4,6 +4,7 @@
 //! Must never drop the old place before the new one is durable, nor copy what is damaged.
 
 use crate::admit::{Ready, Waiting};
+use crate::format::BLOCK;
 use crate::format::segment::Kind;
 use crate::io::{File, IoDone, Work};
 use crate::read::{Plan, StoredMessage};
@@ -58,14 +59,18 @@ impl Spool {
         Some(work)
     }
 
-    /// Old, covered by the snapshots, and nearly empty.
+    /// Old, covered by the snapshots, and nearly empty. Each copy may come to stand in a block of its own, so that
+    /// a segment with short messages is no victim before they would fit into half a segment that way: a segment of
+    /// nothing but copies would be one at once, and the copying would never end.
     fn choose_victim(&self) -> Option<u32> {
         if !self.has_room(u64::from(self.settings.segment_bytes) / 4) || self.broken.is_some() {
             return None;
         }
         let (covered, divisor) = (self.snapshots.covered, self.settings.copy_forward_divisor);
         self.segments.first(|s: &Segment| {
-            let little = s.live_bytes * u64::from(divisor) < u64::from(s.bytes);
+            let blocks = u64::from(s.live) * BLOCK as u64;
+            let little = s.live_bytes * u64::from(divisor) < u64::from(s.bytes)
+                && blocks * 2 <= u64::from(s.bytes);
             s.state == State::Sealed && s.live > 0 && !s.stuck && little && s.is_covered(covered)
         })
     }

@@ -40,7 +40,7 @@ pub struct Settings {
     /// Bytes zeroed in one step of the background.
     pub zero_slice_bytes: u32,
     /// Segments that are sealed and hold less live mail than one part in this many are copied
-    /// forward.
+    /// forward, once copies of a block each would fit into half a segment.
     pub copy_forward_divisor: u32,
     /// May make a new spool in an empty directory.
     pub create: bool,

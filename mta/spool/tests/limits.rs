@@ -263,3 +263,31 @@ fn what_still_lives_in_a_nearly_empty_segment_is_copied_out_of_it() {
     let after = machine.spool.usage();
     assert_eq!((before.copied_forward, after.copied_forward), (0, 1));
 }
+
+/// Each takes a block of 4 KiB, since it came alone, and so does its copy.
+#[test]
+fn short_messages_that_stay_are_not_copied_again_and_again() {
+    let mut machine = machine(settings(1));
+    let mut messages = Vec::new();
+    for _ in 0..100 {
+        messages.push(machine.accept(vec![b'x'; 100]).unwrap());
+        machine.settle();
+    }
+    let copied = |machine: &mut Machine| {
+        for _ in 0..4 {
+            machine.spool.snapshot_now();
+            machine.settle();
+            run(machine, 10_000);
+        }
+        machine.spool.usage().copied_forward
+    };
+    assert_eq!(copied(&mut machine), 0, "no segment is worth it");
+    // Of each segment a few are left.
+    for (_, message) in messages.iter().enumerate().filter(|(at, _)| at % 3 > 0) {
+        machine.change(Change::Retire { message: *message });
+    }
+    machine.settle();
+    let first = copied(&mut machine);
+    assert!((20..=34).contains(&first), "{first} of 34 messages");
+    assert_eq!(copied(&mut machine), first, "none twice");
+}
