@@ -158,12 +158,14 @@ impl ReplyReader {
     }
 
     fn finish(&mut self) -> Reply {
-        (self.lines, self.empty_lines, self.enhanced_at) = (0, 0, 0);
+        (self.lines, self.empty_lines) = (0, 0);
         let mut text = self.text.trim_end();
         let mut found = self.enhanced.take();
+        let changed = std::mem::take(&mut self.enhanced_at) > 0;
         // The lines with the last code have no enhanced code. The one of the first line, which a
         // change of the code put back into the text, is the reply's then.
-        if found.is_none()
+        if changed
+            && found.is_none()
             && let Some((first, rest)) = enhanced(text.as_bytes(), self.code)
         {
             (found, text) = (Some(first), &text[text.len() - rest.len()..]);
