@@ -150,7 +150,10 @@ fn where_tracing_is_forbidden_a_sentence_says_so() {
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = place.path().join("lab");
-    std::fs::copy(LAB, &program).unwrap(); // the build may lie where a stranger cannot go
+    // The build may lie where a stranger cannot go. Another process makes the copy: a thread beside this one that
+    // starts a program would hand the open file on, and a program that is open for writing cannot be started.
+    let copied = Command::new("cp").arg(LAB).arg(&program).status().unwrap();
+    assert!(copied.success());
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
     let mut command = Command::new(program);
     command.args(["watch", "calls", &sleeper.id().to_string()]).uid(STRANGER).current_dir("/");
