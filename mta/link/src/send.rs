@@ -431,7 +431,7 @@ pub enum QueueEvent {
     UnderWay(UnderWay),
     /// It has told all that it has under way.
     AllTold,
-    /// It was told to end: it is to be given nothing more, and what it does not end is made again.
+    /// It was told to end. It takes no more attempts, and those that it does not end are made again.
     Drains,
     /// What became of an attempt. To be answered with [`QueueEnd::recorded`] when durable.
     Result(Result),

@@ -3,7 +3,7 @@
 //! Must never show a byte of a message's body.
 
 use crate::reads::ReadFor;
-use crate::record::Whom;
+use crate::record::AnswerTo;
 use crate::shelf::Opened;
 use crate::{Output, Queue};
 use link::admin::{self, Acted, Action, Answer, Filter};
@@ -149,7 +149,7 @@ impl Queue {
         if dry_run || messages.is_empty() {
             self.output.push_back(Output::Answer(question, answer));
         } else {
-            self.records.expect(Whom::Operator(question, answer.into()), &messages);
+            self.records.expect(AnswerTo::Operator(question, answer.into()), &messages);
         }
     }
 

@@ -167,7 +167,7 @@ pub struct Counters {
 const SENDERS_WAIT: Duration = Duration::from_secs(2);
 
 /// Groups of outcomes that are known and not yet durable, because the disk does not keep up, or because their message is
-/// read for a notice. With so many, no new attempts begin: what is delivered and not recorded is delivered again after
+/// read for a notice. At this number no new attempts begin: what is delivered and not recorded is delivered again after
 /// a crash.
 const UNRECORDED_RESULTS_MAX: usize = 2048;
 

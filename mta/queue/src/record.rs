@@ -69,7 +69,7 @@ struct Group {
 
 #[derive(Debug)]
 struct Waiting {
-    answer_to: Whom,
+    answer_to: AnswerTo,
     /// Groups that are not durable yet, and one more for each message whose records have not
     /// been counted.
     open: u32,
@@ -77,7 +77,7 @@ struct Waiting {
 
 /// Who waits for a recording.
 #[derive(Debug)]
-pub(crate) enum Whom {
+pub(crate) enum AnswerTo {
     /// A sending process, with its results of these attempts at one message.
     Sender(SenderKey, Vec<u64>),
     /// An operator, with an action; the number of the question and its answer.
@@ -101,7 +101,7 @@ enum Went {
 impl Records {
     /// The scheduler is about to give the records that a result or an action calls for, about
     /// these messages, of which there is at least one.
-    pub fn expect(&mut self, answer_to: Whom, messages: &[MessageId]) {
+    pub fn expect(&mut self, answer_to: AnswerTo, messages: &[MessageId]) {
         debug_assert!(!messages.is_empty(), "nothing would end the waiting");
         let name = self.waiting.insert(Waiting { answer_to, open: messages.len() as u32 });
         for message in messages {
@@ -115,20 +115,20 @@ impl Records {
         for acknowledgement in self.fresh.get(&message).into_iter().flatten() {
             let waiting =
                 self.waiting.get_mut(*acknowledgement).map(|waiting| &mut waiting.answer_to);
-            if let Some(Whom::Sender(other, attempts)) = waiting
+            if let Some(AnswerTo::Sender(other, attempts)) = waiting
                 && *other == key
             {
                 return attempts.push(attempt);
             }
         }
-        self.expect(Whom::Sender(key, vec![attempt]), &[message]);
+        self.expect(AnswerTo::Sender(key, vec![attempt]), &[message]);
     }
 
     /// The attempts of this process whose results wait to be durable: it will be told then. Looks at
     /// all that wait, which a new stream is worth and a message is not.
     pub fn awaited(&self, key: SenderKey) -> HashSet<u64> {
         let of_process = |waiting: &Waiting| match &waiting.answer_to {
-            Whom::Sender(other, attempts) if *other == key => attempts.clone(),
+            AnswerTo::Sender(other, attempts) if *other == key => attempts.clone(),
             _ => Vec::new(),
         };
         self.waiting.values().flat_map(of_process).collect()
@@ -203,7 +203,7 @@ impl Records {
     }
 
     /// One of them is done; returns who gets the answer if it was the last.
-    fn done(&mut self, acknowledgement: Acknowledgement) -> Option<Whom> {
+    fn done(&mut self, acknowledgement: Acknowledgement) -> Option<AnswerTo> {
         let waiting = self.waiting.get_mut(acknowledgement)?;
         waiting.open -= 1;
         if waiting.open > 0 {
@@ -529,10 +529,10 @@ impl Queue {
     /// One part of an acknowledgement is done.
     pub(crate) fn records_settled(&mut self, acknowledgement: Acknowledgement, now: Now) {
         match self.records.done(acknowledgement) {
-            Some(Whom::Sender(key, attempts)) => {
+            Some(AnswerTo::Sender(key, attempts)) => {
                 self.senders.recorded(key, attempts, now.monotonic);
             }
-            Some(Whom::Operator(question, answer)) => {
+            Some(AnswerTo::Operator(question, answer)) => {
                 self.output.push_back(Output::Answer(question, *answer));
             }
             None => {}

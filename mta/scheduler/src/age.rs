@@ -126,8 +126,8 @@ impl Scheduler {
         self.aged.push_back(Aged { message, mark, next: 0 });
     }
 
-    /// Looks once more for what is to be given up of a message whose time is over. All attempts of a message
-    /// that are taken back at once call for one look.
+    /// Looks once more for recipients to give up, of a message whose time is over. One look serves all attempts
+    /// of a message that are taken back together.
     pub(crate) fn expire_again(&mut self, message: u32) {
         let id = self.messages[message].id;
         let looks = |aged: &Aged| (aged.message, aged.mark, aged.next) == (id, Mark::Expiry, 0);

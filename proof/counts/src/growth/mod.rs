@@ -57,7 +57,7 @@ pub const ROWS: &[Row] = &[
     recovery("recover-deferred", "recipients with a reply each", 4_000, replayed::deferred),
     recovery("recover-retired", "recipients of a message that has ended", 4_000, replayed::retired),
     recovery("recover-messages", "messages with a destination each", 4_000, replayed::messages),
-    row("recover-attempts", "attempts of a former life", 4_000, list::adopted),
+    row("recover-attempts", "attempts that an earlier queue process gave", 4_000, list::adopted),
     row("snapshot-replies", "recipients with a reply each", 4_000, list::saved_replies),
     row(
         "snapshot-destinations",
