@@ -137,50 +137,43 @@ impl Queue {
         last: Bytes,
         now: Now,
     ) {
-        let staged_before = self.receivers.staged.remove(&transaction).unwrap_or(0);
-        let whole = (staged_before == 0).then(|| last.clone());
-        let bytes = staged_before + last.len() as u64;
-        let kept = self.keep(Some(instance), transaction, envelope, last, bytes, whole, now);
-        if let Err(refusal) = kept {
-            self.spool.unstage(transaction);
-            self.counters.refused += 1;
-            self.receivers.refuse(instance, transaction, refusal_word(refusal));
+        let staged_bytes = self.receivers.staged.remove(&transaction).unwrap_or(0);
+        match self.keep(transaction, envelope, staged_bytes, last, now) {
+            Ok((message, opened)) => {
+                let pending = Pending { instance: Some(instance), message, opened };
+                self.receivers.expect(transaction, pending);
+            }
+            Err(refusal) => {
+                self.spool.unstage(transaction);
+                self.counters.refused += 1;
+                self.receivers.refuse(instance, transaction, refusal_word(refusal));
+            }
         }
     }
 
-    /// Gives a message of a client to the spool, with our headers in front.
-    #[allow(clippy::too_many_arguments)]
+    /// Hands a client's message to the spool with its `Received` header, after `staged_bytes` of
+    /// its body. Returns its id, and what is kept of it in memory.
     fn keep(
         &mut self,
-        instance: Option<u16>,
         transaction: TransactionId,
         envelope: Envelope,
+        staged_bytes: u64,
         last: Bytes,
-        bytes: u64,
-        whole: Option<Bytes>,
         now: Now,
-    ) -> Result<(), spool::Refusal> {
+    ) -> Result<(MessageId, Opened), spool::Refusal> {
+        let whole_body = (staged_bytes == 0).then(|| last.clone());
+        let body_bytes = staged_bytes + last.len() as u64;
         if !last.is_empty() {
             self.spool.stage_last(transaction, last)?;
         }
-        let hostname = &self.settings.hostname;
-        let mut prefix = Vec::new();
-        let message = self.spool.accept_with(
-            transaction,
-            &envelope,
-            |id| {
-                prefix = received(hostname, &envelope, id);
-                prefix.clone()
-            },
-            now,
-        )?;
+        let message = self.spool.next_message_id(now);
+        let prefix = received(&self.settings.hostname, &envelope, message);
+        self.spool.accept(message, transaction, &envelope, &prefix, now)?;
         let prefix_bytes = prefix.len() as u32;
-        let bytes = bytes + u64::from(prefix_bytes);
-        let content = whole.filter(|_| bytes <= INLINE_BYTES_MAX);
+        let bytes = body_bytes + u64::from(prefix_bytes);
+        let content = whole_body.filter(|_| bytes <= INLINE_BYTES_MAX);
         let content = content.map(|body| [&prefix[..], &body[..]].concat().into());
-        let opened = Opened { envelope: Rc::new(envelope), bytes, prefix_bytes, content };
-        self.receivers.expect(transaction, Pending { instance, message, opened });
-        Ok(())
+        Ok((message, Opened { envelope: Rc::new(envelope), bytes, prefix_bytes, content }))
     }
 
     fn question(&mut self, instance: u16, transaction: TransactionId) {

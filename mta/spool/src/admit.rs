@@ -60,13 +60,6 @@ impl Spool {
         lost.map_or(Ok(()), Err)
     }
 
-    /// An id above all before it, close to the wall clock.
-    pub(crate) fn name_message(&mut self, now: Now) -> MessageId {
-        let wall = u64::try_from(now.wall.micros()).unwrap_or(0);
-        self.last_message = (self.last_message + 1).max(wall);
-        MessageId(self.last_message)
-    }
-
     pub(crate) fn admit(&mut self, group: Waiting, now: Now) -> Result<(), Refusal> {
         if self.bytes_of(&group) > self.group_bytes_max() {
             return Err(Refusal::TooLarge);

@@ -29,7 +29,6 @@ mod settings;
 mod snapshot;
 mod spool;
 mod stage;
-mod store;
 mod types;
 mod zeros;
 
@@ -41,5 +40,4 @@ pub use recover::{Damage, OpenError, OpenReport, Replay};
 pub use settings::{SEGMENT_BYTES_MIN, Settings};
 pub use spool::Spool;
 pub use stage::BODY_BYTES_MAX;
-pub use store::Store;
 pub use types::{Alarm, Group, NewMessage, Output, Refusal, SnapshotSlice, Ticket, Usage};

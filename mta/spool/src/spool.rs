@@ -64,40 +64,38 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Keeps a client's message: its staged body, the envelope, and header lines of ours. Answered
-    /// by `Durable` or `Refused`.
+    /// Returns the id of the next message: greater than every id before it, and close to the wall
+    /// clock. An id that no message is accepted with is skipped.
+    pub fn next_message_id(&mut self, now: Now) -> MessageId {
+        let wall = u64::try_from(now.wall.micros()).unwrap_or(0);
+        self.last_message = (self.last_message + 1).max(wall);
+        MessageId(self.last_message)
+    }
+
+    /// Accepts a client's message: the staged body of `transaction`, its envelope, and the trace
+    /// header that goes before the body. `message` comes from [`Spool::next_message_id`].
+    ///
+    /// The answer is [`Output::Durable`] or [`Output::Refused`].
     pub fn accept(
         &mut self,
+        message: MessageId,
         transaction: TransactionId,
         envelope: &Envelope,
         prefix: &[u8],
         now: Now,
-    ) -> Result<MessageId, Refusal> {
-        self.accept_with(transaction, envelope, |_| prefix.to_vec(), now)
-    }
-
-    /// The same, where the header lines name the id.
-    pub fn accept_with(
-        &mut self,
-        transaction: TransactionId,
-        envelope: &Envelope,
-        prefix: impl FnOnce(MessageId) -> Vec<u8>,
-        now: Now,
-    ) -> Result<MessageId, Refusal> {
+    ) -> Result<(), Refusal> {
         self.may_accept(transaction)?;
-        let message = self.name_message(now);
         let ready = Ready {
             message,
             transaction,
             original: transaction,
-            prefix: prefix(message),
+            prefix: prefix.to_vec(),
             envelope: encoded(envelope),
         };
         let messages = vec![ready];
         let waiting =
             Waiting { ticket: None, client: true, moved: false, messages, changes: Vec::new() };
-        self.admit(waiting, now)?;
-        Ok(message)
+        self.admit(waiting, now)
     }
 
     /// One change; rides in the next commit.
@@ -134,7 +132,7 @@ impl Spool {
             prefix: new.prefix,
             envelope: encoded(&new.envelope),
         };
-        let named = group.messages.into_iter().map(|new| ready(new, self.name_message(now)));
+        let named = group.messages.into_iter().map(|new| ready(new, self.next_message_id(now)));
         let messages: Vec<_> = named.collect();
         let ids = messages.iter().map(|message| message.message).collect();
         self.last_ticket += 1;

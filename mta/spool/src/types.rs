@@ -3,7 +3,7 @@
 //! Must never hold a decision: these are the words of the conversation with the queue.
 
 use crate::Io;
-use mail::{Change, Durable, Enhanced, Envelope, MessageId, Reply, TransactionId};
+use mail::{Change, Durable, Envelope, MessageId, TransactionId};
 use world::DiskError;
 
 /// A message to be kept; its body was staged under `transaction`.
@@ -57,9 +57,9 @@ impl SnapshotSlice {
 
 /// What the spool wants or has to say.
 #[derive(Debug)]
-pub enum Output<I = Io> {
+pub enum Output {
     /// To be executed; its end goes to `handle`.
-    Io(I),
+    Io(Io),
     /// The message survives a power cut from here on.
     Durable(Durable),
     /// The group survives a power cut from here on.
@@ -77,7 +77,7 @@ pub enum Output<I = Io> {
     SnapshotWanted(SnapshotSlice),
 }
 
-/// Why a message is not kept. Each has its reply.
+/// Why a message is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -93,18 +93,6 @@ pub enum Refusal {
     /// Larger than can be stored at all.
     #[error("message too large for the spool")]
     TooLarge,
-}
-
-impl Refusal {
-    /// What the client is told.
-    pub fn reply(self) -> Reply {
-        match self {
-            Refusal::Full => Reply::new(452, Enhanced(4, 3, 1), "Insufficient system storage"),
-            Refusal::Busy => Reply::new(452, Enhanced(4, 3, 1), "Mail system is busy"),
-            Refusal::Broken => Reply::new(451, Enhanced(4, 3, 0), "Mail system cannot store mail"),
-            Refusal::TooLarge => Reply::new(552, Enhanced(5, 3, 4), "Message too large"),
-        }
-    }
 }
 
 /// Something an operator should know.

@@ -109,7 +109,10 @@ fn accept(threads: &mut Threads, number: u64, bytes: usize) -> MessageId {
     let transaction = TransactionId { origin: 1, number };
     let body = Bytes::from(vec![number as u8; bytes]);
     threads.spool.stage(transaction, body).unwrap();
-    threads.spool.accept(transaction, &envelope("a@b.example"), b"X: y\r\n", Clock.now()).unwrap()
+    let message = threads.spool.next_message_id(Clock.now());
+    let to = envelope("a@b.example");
+    threads.spool.accept(message, transaction, &to, b"X: y\r\n", Clock.now()).unwrap();
+    message
 }
 
 #[test]
@@ -193,12 +196,14 @@ fn s141_a_spool_deleted_under_a_running_daemon_promises_nothing_more() {
     run(&mut spool);
     let to = envelope("a@b.example");
     let transaction = |number| TransactionId { origin: 1, number };
-    spool.accept(transaction(1), &to, b"", Clock.now()).unwrap();
+    let message = spool.next_message_id(Clock.now());
+    spool.accept(message, transaction(1), &to, b"", Clock.now()).unwrap();
     assert_eq!(run(&mut spool), 1);
     for file in std::fs::read_dir(directory.path()).unwrap() {
         std::fs::remove_file(file.unwrap().path()).unwrap();
     }
-    let _ = spool.accept(transaction(2), &to, b"", Clock.now());
+    let message = spool.next_message_id(Clock.now());
+    let _ = spool.accept(message, transaction(2), &to, b"", Clock.now());
     assert_eq!(run(&mut spool), 0);
 }
 
@@ -277,7 +282,9 @@ fn s144_a_million_messages_are_accepted_flat_and_opened_within_two_seconds() {
     for number in 0..1_000_000u64 {
         let transaction = TransactionId { origin: 1, number };
         threads.spool.stage(transaction, body.clone()).unwrap();
-        threads.spool.accept(transaction, &to, b"Received: by here\r\n", Clock.now()).unwrap();
+        let (message, prefix) =
+            (threads.spool.next_message_id(Clock.now()), b"Received: by here\r\n");
+        threads.spool.accept(message, transaction, &to, prefix, Clock.now()).unwrap();
         if number % 100 == 99 {
             threads.turn();
         }

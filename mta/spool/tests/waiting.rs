@@ -82,7 +82,13 @@ impl Rig {
     }
 
     fn accept(&mut self, of: TransactionId) -> MessageId {
-        self.spool.accept(of, &envelope("to@b.test"), b"", self.clock.now()).unwrap()
+        self.try_accept(of).unwrap()
+    }
+
+    fn try_accept(&mut self, of: TransactionId) -> Result<MessageId, Refusal> {
+        let (now, to) = (self.clock.now(), envelope("to@b.test"));
+        let message = self.spool.next_message_id(now);
+        self.spool.accept(message, of, &to, b"", now).map(|()| message)
     }
 
     fn read(&mut self, message: MessageId) -> Vec<u8> {
@@ -225,8 +231,7 @@ fn r208_a_full_disk_takes_a_notice_longer_than_a_body_of_the_log() {
     while refused.is_none() {
         let other = rig.transaction();
         let staged = rig.stage(other, 30 * KIB);
-        let to = envelope("a@a.test");
-        let taken = staged.and_then(|()| rig.spool.accept(other, &to, b"", rig.clock.now()));
+        let taken = staged.and_then(|()| rig.try_accept(other));
         refused = taken.err();
         rig.run(true);
     }

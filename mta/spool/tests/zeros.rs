@@ -74,7 +74,9 @@ impl Fresh {
         self.last += 1;
         let transaction = TransactionId { origin: 7, number: self.last };
         self.spool.stage(transaction, Bytes::from(vec![b'x'; bytes])).unwrap();
-        self.spool.accept(transaction, &envelope("user@example.org"), b"", self.now()).unwrap();
+        let (now, to) = (self.now(), envelope("user@example.org"));
+        let message = self.spool.next_message_id(now);
+        self.spool.accept(message, transaction, &to, b"", now).unwrap();
     }
 }
 

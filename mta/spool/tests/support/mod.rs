@@ -12,7 +12,7 @@ use mail::{
 };
 use serde::{Deserialize, Serialize};
 use spool::{
-    Alarm, Class, Group, Io, IoDone, NewMessage, OpenReport, Output, Replay, Settings,
+    Alarm, Class, Group, Io, IoDone, NewMessage, OpenReport, Output, Refusal, Replay, Settings,
     SnapshotSlice, Spool, Ticket, Work,
 };
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ pub struct Machine {
     under_way: Vec<UnderWay>,
     /// Answers seen by clients.
     pub durable: u64,
-    pub refused: u64,
+    pub refusals: Vec<Refusal>,
     /// Held back: snapshots asked for by the spool are answered.
     pub snapshots: bool,
     /// The slice that was asked for while they were held back.
@@ -181,7 +181,7 @@ impl Machine {
             alarms: Vec::new(),
             under_way: Vec::new(),
             durable: 0,
-            refused: 0,
+            refusals: Vec::new(),
             snapshots: true,
             held_slice: None,
             slice_messages_max: usize::MAX,
@@ -207,8 +207,8 @@ impl Machine {
                         sent.recorded = sent.recorded.max(count);
                     }
                 }
-                Output::Refused { transaction, .. } => {
-                    self.refused += 1;
+                Output::Refused { transaction, refusal } => {
+                    self.refusals.push(refusal);
                     let of = |sent: &&mut Sent| sent.transaction == transaction;
                     let sent = self.ledger.sent.values_mut().find(of).unwrap();
                     assert!(!sent.durable, "refused after it was promised");
@@ -323,25 +323,31 @@ impl Machine {
         (0..bytes).map(|_| self.chance.u64() as u8).collect()
     }
 
-    /// Hands in a client's message; its id if the spool took it.
+    /// Hands in a client's message; returns its id if the spool took it.
     pub fn accept(&mut self, body: Vec<u8>) -> Option<MessageId> {
+        self.try_accept(body).ok()
+    }
+
+    /// Hands in a client's message; returns its id, or why the spool refused it at once.
+    pub fn try_accept(&mut self, body: Vec<u8>) -> Result<MessageId, Refusal> {
         let transaction = self.transaction();
         for piece in body.chunks(1500) {
-            if self.spool.stage(transaction, Bytes::copy_from_slice(piece)).is_err() {
+            if let Err(refusal) = self.spool.stage(transaction, Bytes::copy_from_slice(piece)) {
                 self.spool.unstage(transaction);
-                return None;
+                return Err(refusal);
             }
         }
         let (to, prefix) = (envelope("user@example.org"), b"Received: x\r\n".to_vec());
-        let accepted = self.spool.accept(transaction, &to, &prefix, self.clock.now());
-        match accepted {
-            Ok(message) => {
+        let now = self.clock.now();
+        let message = self.spool.next_message_id(now);
+        match self.spool.accept(message, transaction, &to, &prefix, now) {
+            Ok(()) => {
                 self.enter(message, transaction, body, prefix, to, None);
-                Some(message)
+                Ok(message)
             }
-            Err(_) => {
+            Err(refusal) => {
                 self.spool.unstage(transaction);
-                None
+                Err(refusal)
             }
         }
     }

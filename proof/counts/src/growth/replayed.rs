@@ -76,8 +76,9 @@ fn fill(disk: &MemoryDisk, envelopes: &[Envelope], changes: impl Fn(MessageId) -
         let transaction = TransactionId { origin: 7, number: number as u64 + 1 };
         let body = Bytes::from_static(b"Subject: x\r\n\r\nbody\r\n");
         spool.stage(transaction, body).expect("there is room");
-        let message = spool.accept(transaction, envelope, b"Received: x\r\n", now);
-        let message = message.expect("there is room");
+        let message = spool.next_message_id(now);
+        let accepted = spool.accept(message, transaction, envelope, b"Received: x\r\n", now);
+        accepted.expect("there is room");
         for change in changes(message) {
             spool.change(change, now);
         }

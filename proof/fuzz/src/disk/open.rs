@@ -73,9 +73,11 @@ fn used(disk: &Disk, mut spool: Spool, before: &BTreeSet<MessageId>) {
     let mut now = now();
     let transaction = TransactionId { origin: 77, number: 1 };
     let staged = spool.stage(transaction, Bytes::from_static(b"new body"));
-    let accepted = staged.and_then(|()| spool.accept(transaction, &envelope(), b"X: y\r\n", now));
+    let message = spool.next_message_id(now);
+    let accepted =
+        staged.and_then(|()| spool.accept(message, transaction, &envelope(), b"X: y\r\n", now));
     let durable = drive(disk, &mut spool, &mut now);
-    if let Ok(message) = accepted {
+    if accepted.is_ok() {
         assert!(!before.contains(&message), "an id was given twice");
         assert_eq!(durable, [message], "a good disk keeps what it takes");
         drop(spool);
