@@ -15,7 +15,7 @@ use crate::bounds::{PIECE_BYTES_MAX, RECIPIENTS_BYTES_MAX, recipient_bytes};
 use crate::recipients::Recipients;
 use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
-use mail::{Durable, Envelope, Instant, MessageId, TransactionId};
+use mail::{Durable, Envelope, Instant, MessageId, Refusal, TransactionId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -37,17 +37,6 @@ pub const SESSION_BYTES_MAX: u64 = 512 << 10;
 pub const TRANSACTIONS_MAX: usize = 1_000_000;
 // The numbers of a question fit into one frame, with 10 bytes each.
 const _: () = assert!(TRANSACTIONS_MAX * 10 + 16 <= frame::FRAME_BYTES_MAX);
-
-/// Why a message was not taken. The receiving process makes a reply of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Refusal {
-    /// `452 4.3.1`: no room.
-    Full,
-    /// `451 4.3.0`: the disk failed, or the queue process was restarted half-way.
-    Trouble,
-    /// `552 5.3.4`: larger than the spool can ever take.
-    TooLarge,
-}
 
 #[derive(Debug, Serialize, Deserialize)]
 enum ToQueue {
@@ -313,7 +302,7 @@ impl ReceiverEnd {
         let bytes = recipients.frame_bytes();
         let cost = accept_cost(bytes, last.len());
         let too_large = (cost > HAND_OVER_COST_BYTES_MAX).then_some(Refusal::TooLarge);
-        let broken = transaction.broken.then(|| transaction.refused.unwrap_or(Refusal::Trouble));
+        let broken = transaction.broken.then(|| transaction.refused.unwrap_or(Refusal::Broken));
         if let Some(refusal) = broken.or(too_large) {
             return self.refuse(number, refusal);
         }
@@ -432,7 +421,7 @@ impl ReceiverEnd {
             return self.hand_over_again();
         }
         self.transactions.remove(&number);
-        self.events.push_back(ReceiverEvent::Refused { number, refusal: Refusal::Trouble });
+        self.events.push_back(ReceiverEvent::Refused { number, refusal: Refusal::Broken });
     }
 
     /// What a former stream lost goes before anything new, and is under the same credit.
@@ -899,7 +888,7 @@ mod tests {
         assert!(matches!(receiver.poll(), Some(ReceiverEvent::Promised { number: 1, .. })));
         receiver.stage(2, b"more");
         receiver.accept(2, envelope(), b"end");
-        let refused = ReceiverEvent::Refused { number: 2, refusal: Refusal::Trouble };
+        let refused = ReceiverEvent::Refused { number: 2, refusal: Refusal::Broken };
         assert_eq!(receiver.poll(), Some(refused));
     }
 
@@ -1195,7 +1184,7 @@ mod tests {
             queue.unknown(transaction);
             receiver.handle(&mut carry(queue.output())).unwrap();
         }
-        let refused = ReceiverEvent::Refused { number: 1, refusal: Refusal::Trouble };
+        let refused = ReceiverEvent::Refused { number: 1, refusal: Refusal::Broken };
         assert_eq!(receiver.poll(), Some(refused));
         assert!(receiver.output().is_empty() && receiver.outstanding() == 0);
     }

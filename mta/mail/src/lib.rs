@@ -1,4 +1,4 @@
-//! The nouns everyone shares: address, envelope, recipient, reply, outcome, change, promise.
+//! The nouns everyone shares: address, envelope, recipient, reply, verdict, outcome, change, promise.
 //!
 //! Must never do I/O, read a clock, or grow a `util` module.
 
@@ -17,6 +17,7 @@ pub mod outcome;
 pub mod promise;
 pub mod reply;
 pub mod trace;
+pub mod verdict;
 
 pub use address::{Address, AddressError, ReversePath};
 pub use bounce::{Bounce, Notice, bounce};
@@ -30,3 +31,4 @@ pub use now::{Instant, Now, Wall};
 pub use outcome::{Outcome, Report, Stage};
 pub use promise::Durable;
 pub use reply::{Enhanced, Reply};
+pub use verdict::{Refusal, Verdict};

@@ -23,4 +23,4 @@ pub use memory::{MemoryBounds, Short, Shortage, StrangersHold};
 pub use ownership::{Groups, NotTheirs, Ownership};
 pub use repeats::Repeats;
 pub use route::{Pattern, Route, Routes};
-pub use verdict::{Client, Policy, Postmaster, Verdict};
+pub use verdict::{Client, Policy, Postmaster};

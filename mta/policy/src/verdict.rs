@@ -4,20 +4,9 @@
 
 use crate::{Mailboxes, Names, NoMailbox, Routes, mailbox_name};
 use ipnet::IpNet;
-use mail::{Address, Domain, Enhanced, NextHop, Recipient, Reply};
+use mail::{Address, Domain, Enhanced, NextHop, Recipient, Reply, Verdict};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
-
-/// What a client is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Go on.
-    Accept,
-    /// Not now: 4yz.
-    Defer(Reply),
-    /// Never: 5yz.
-    Reject(Reply),
-}
 
 /// A client as far as it counts here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use crate::restore::arrive;
 use crate::shelf::Opened;
 use bytes::{Bytes, BytesMut};
 use link::LinkError;
-use link::receive::{QueueEnd, QueueEvent, Refusal, SessionMemory};
+use link::receive::{QueueEnd, QueueEvent, SessionMemory};
 use link::send::INLINE_BYTES_MAX;
-use mail::{Durable, Envelope, MessageId, Now, TransactionId};
+use mail::{Durable, Envelope, MessageId, Now, Refusal, TransactionId};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -124,7 +124,7 @@ impl Queue {
                 self.spool.unstage(transaction);
                 self.receivers.staged.remove(&transaction);
                 self.counters.refused += 1;
-                self.receivers.refuse(instance, transaction, refusal_word(refusal));
+                self.receivers.refuse(instance, transaction, refusal);
             }
         }
     }
@@ -146,7 +146,7 @@ impl Queue {
             Err(refusal) => {
                 self.spool.unstage(transaction);
                 self.counters.refused += 1;
-                self.receivers.refuse(instance, transaction, refusal_word(refusal));
+                self.receivers.refuse(instance, transaction, refusal);
             }
         }
     }
@@ -160,7 +160,7 @@ impl Queue {
         staged_bytes: u64,
         last: Bytes,
         now: Now,
-    ) -> Result<(MessageId, Opened), spool::Refusal> {
+    ) -> Result<(MessageId, Opened), Refusal> {
         let whole_body = (staged_bytes == 0).then(|| last.clone());
         let body_bytes = staged_bytes + last.len() as u64;
         if !last.is_empty() {
@@ -206,11 +206,11 @@ impl Queue {
         self.schedule(pending.message, pending.opened, now);
     }
 
-    pub(crate) fn refused(&mut self, transaction: TransactionId, refusal: spool::Refusal) {
+    pub(crate) fn refused(&mut self, transaction: TransactionId, refusal: Refusal) {
         self.counters.refused += 1;
         let Some(pending) = self.receivers.pending.remove(&transaction) else { return };
         if let Some(instance) = pending.instance {
-            self.receivers.refuse(instance, transaction, refusal_word(refusal));
+            self.receivers.refuse(instance, transaction, refusal);
         }
     }
 
@@ -228,12 +228,4 @@ fn received(hostname: &str, envelope: &Envelope, id: MessageId) -> Vec<u8> {
         _ => None,
     };
     mail::trace::received(&envelope.origin, id, hostname, envelope.arrived, only)
-}
-
-fn refusal_word(refusal: spool::Refusal) -> Refusal {
-    match refusal {
-        spool::Refusal::Full | spool::Refusal::Busy => Refusal::Full,
-        spool::Refusal::TooLarge => Refusal::TooLarge,
-        _ => Refusal::Trouble,
-    }
 }

@@ -6,9 +6,9 @@ mod bench;
 
 use bench::{Bench, envelope, report, settings, spool_settings};
 use link::admin::{Action, Answer, Filter};
-use link::receive::{ReceiverEvent, Refusal, SessionMemory};
+use link::receive::{ReceiverEvent, SessionMemory};
 use link::send::Attempt;
-use mail::{Enhanced, MessageId, Outcome};
+use mail::{Enhanced, MessageId, Outcome, Refusal};
 use std::time::Duration;
 use world::Clock as _;
 use world::Errno;
@@ -128,9 +128,9 @@ fn a_notice_is_sent_from_memory() {
 #[test]
 fn a_client_hears_of_each_refusal_and_it_is_counted() {
     let cases = [
-        (true, 1 << 20, Refusal::Trouble), // when it is to be made durable
-        (false, 2_000, Refusal::Full),     // at its end
-        (false, 500, Refusal::Full),       // at its first piece
+        (true, 1 << 20, Refusal::Broken), // when it is to be made durable
+        (false, 2_000, Refusal::Busy),    // at its end
+        (false, 500, Refusal::Busy),      // at its first piece
     ];
     for (disk_fails, staged_bytes_max, refusal) in cases {
         let spool = spool::Settings { staged_bytes_max, ..spool_settings() };

@@ -34,10 +34,11 @@ mod zeros;
 
 pub use admit::{change_bytes, group_bytes_max};
 pub use io::{Class, File, Io, IoDone, Work, execute};
+pub use mail::Refusal;
 pub use open::open;
 pub use read::{Chunk, Damaged, Plan, ReadError, StoredMessage, read_chunk, read_message};
 pub use recover::{Damage, OpenError, OpenReport, Replay};
 pub use settings::{SEGMENT_BYTES_MIN, Settings};
 pub use spool::Spool;
 pub use stage::BODY_BYTES_MAX;
-pub use types::{Alarm, Group, NewMessage, Output, Refusal, SnapshotSlice, Ticket, Usage};
+pub use types::{Alarm, Group, NewMessage, Output, SnapshotSlice, Ticket, Usage};

@@ -3,7 +3,7 @@
 //! Must never hold a decision: these are the words of the conversation with the queue.
 
 use crate::Io;
-use mail::{Change, Durable, Envelope, MessageId, TransactionId};
+use mail::{Change, Durable, Envelope, MessageId, Refusal, TransactionId};
 use world::DiskError;
 
 /// A message to be kept; its body was staged under `transaction`.
@@ -75,24 +75,6 @@ pub enum Output {
     Alarm(Alarm),
     /// The caller's state of these messages is wanted for the snapshot.
     SnapshotWanted(SnapshotSlice),
-}
-
-/// Why a message is not kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// No room on the disk but for outcomes and deletions.
-    #[error("no room in the spool")]
-    Full,
-    /// More is staged than the settings allow: the disk does not keep up.
-    #[error("the spool is busy")]
-    Busy,
-    /// The disk failed.
-    #[error("the spool's disk failed")]
-    Broken,
-    /// Larger than can be stored at all.
-    #[error("message too large for the spool")]
-    TooLarge,
 }
 
 /// Something an operator should know.

@@ -9,9 +9,9 @@ use crate::meter::{Meter, Part, outside};
 use bytes::BytesMut;
 use link::receive::{ReceiverEnd, ReceiverEvent};
 use link::recipients::Recipients;
-use mail::{Durable, Envelope, Now, Origin, Recipient};
+use mail::{Durable, Envelope, Now, Origin, Recipient, Verdict};
 use policy::{Accounts, Mailboxes, Names, Policy, Postmaster, Repeats};
-use smtp::server::{self, BodyEnd, Event, Mail, Server, Session, Verdict};
+use smtp::server::{self, BodyEnd, Event, Mail, Server, Session};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -146,13 +146,13 @@ impl Receive {
                 self.end.stage(number, &bytes);
             }
             Event::BodyEnd(end) => self.accept(guest, &end, now),
-            Event::Reset | Event::Close => {}
+            Event::Reset | Event::Close { .. } => {}
         }
     }
 
     fn judge(&self, recipient: &Recipient) -> Verdict {
         match self.policy.recipient(CLIENT, &recipient.address) {
-            policy::Verdict::Accept => Verdict::Accept,
+            Verdict::Accept => Verdict::Accept,
             refused => panic!("this client may send there: {refused:?}"),
         }
     }

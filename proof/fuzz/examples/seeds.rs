@@ -122,7 +122,7 @@ fn receive() {
         queue.committed(Durable::proven(MessageId(number), transaction));
     }
     queue.unknown(TransactionId { origin: 9, number: 4 });
-    queue.refused(TransactionId { origin: 9, number: 5 }, link::receive::Refusal::Full);
+    queue.refused(TransactionId { origin: 9, number: 5 }, mail::Refusal::Full);
     queue.credit();
     put("link_receive", "from-queue", &[1], &stream(queue.output()));
     receiver.connected(Instant::ZERO);

@@ -7,11 +7,11 @@ use crate::net::{End, Segment, StreamId};
 use crate::plan::Station;
 use crate::stage::{Event, World};
 use bytes::BytesMut;
-use link::receive::{ReceiverEnd, ReceiverEvent, Refusal};
+use link::receive::{ReceiverEnd, ReceiverEvent};
 use link::streams::Loss;
-use mail::{Enhanced, Envelope, Instant, Origin, Recipient, Reply};
+use mail::{Envelope, Instant, Origin, Recipient, Refusal, Verdict};
 use policy::{Policy, Repeats};
-use smtp::server::{self, BodyEnd, Mail, Server, Session, Verdict};
+use smtp::server::{self, BodyEnd, Mail, Server, Session};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -196,7 +196,7 @@ impl Receive {
                 }
                 Wait::Data(until) if until <= now.monotonic => {
                     guest.wait = Wait::Nothing;
-                    guest.session.answer(Verdict::Defer(refusal_reply(Refusal::Trouble)), now);
+                    guest.session.answer(Refusal::Broken.into(), now);
                     self.drive(stream, world);
                 }
                 _ => {}
@@ -214,7 +214,7 @@ impl Receive {
                 }
                 ReceiverEvent::Refused { number, refusal } => {
                     self.answered(number, world, |session, now| {
-                        session.refuse(&refusal_reply(refusal), now);
+                        session.refuse(&refusal.reply(), now);
                     });
                 }
                 ReceiverEvent::Abandoned { number } => self.abandon(number, world),
@@ -359,11 +359,7 @@ impl Receive {
                 guest.session.answer(Verdict::Accept, now);
             }
             server::Event::Rcpt(recipient) => {
-                let verdict = match world.policy.recipient(client(), &recipient.address) {
-                    policy::Verdict::Accept => Verdict::Accept,
-                    policy::Verdict::Defer(reply) => Verdict::Defer(reply),
-                    policy::Verdict::Reject(reply) => Verdict::Reject(reply),
-                };
+                let verdict = world.policy.recipient(client(), &recipient.address);
                 if let (Verdict::Accept, Some(transaction)) = (&verdict, &mut guest.transaction) {
                     transaction.take(&world.policy, recipient);
                 }
@@ -381,7 +377,7 @@ impl Receive {
             }
             server::Event::BodyEnd(end) => self.end_of_body(guest, end, world),
             server::Event::Reset => give_up(&mut self.end, guest),
-            server::Event::Close => {
+            server::Event::Close { .. } => {
                 world.log(|| format!("receive: stream {stream} is closed by us"));
                 guest.closing = true;
             }
@@ -460,12 +456,4 @@ fn give_up(end: &mut ReceiverEnd, guest: &mut Guest) {
 /// Where all clients come from.
 fn client() -> IpAddr {
     [10, 9, 9, 9].into()
-}
-
-fn refusal_reply(refusal: Refusal) -> Reply {
-    match refusal {
-        Refusal::Full => Reply::new(452, Enhanced(4, 3, 1), "Insufficient system storage"),
-        Refusal::Trouble => Reply::new(451, Enhanced(4, 3, 0), "Queue trouble, try again later"),
-        Refusal::TooLarge => Reply::new(552, Enhanced(5, 3, 4), "Message too big for this system"),
-    }
 }

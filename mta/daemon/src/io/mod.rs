@@ -20,4 +20,4 @@ pub const BUILD: u64 = {
 };
 
 /// Grows with each change of a message between our processes.
-const LINK_VERSION: u64 = 5;
+const LINK_VERSION: u64 = 6;

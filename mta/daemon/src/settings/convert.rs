@@ -6,9 +6,7 @@ use super::{
     Protocol, Settings, Surroundings, Users,
 };
 use mail::NextHop;
-use policy::{
-    Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Standing, Verdict,
-};
+use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Standing};
 use smtp::framing::BareLf;
 use std::net::IpAddr;
 
@@ -70,7 +68,9 @@ impl Settings {
 
     /// What is wrong with the postmaster: nobody gets the mail that everybody may send to it.
     pub(super) fn postmaster_problem(&self, surroundings: &Surroundings) -> Option<Problem> {
-        let Verdict::Reject(reply) = self.policy(surroundings).postmaster() else { return None };
+        let mail::Verdict::Reject(reply) = self.policy(surroundings).postmaster() else {
+            return None;
+        };
         let who = match &self.postmaster.to {
             policy::Postmaster::Mailbox(local) => format!("`{local}`"),
             policy::Postmaster::Address(address) => format!("<{address}>"),
@@ -379,7 +379,7 @@ mod tests {
             let policy = settings.policy(&around);
             let verdict =
                 policy.recipient(policy::Client { address: None, trusted: false }, &address(text));
-            assert_eq!(verdict == policy::Verdict::Accept, accepted, "{text} by {routes}");
+            assert_eq!(verdict == mail::Verdict::Accept, accepted, "{text} by {routes}");
             let recipient = mail::Recipient {
                 address: address(text),
                 notify: mail::Notify::DEFAULT,

@@ -3,10 +3,10 @@
 //! Must never carry more of a message than one chunk.
 
 use super::DeliveredTo;
-use mail::{BodyKind, Protocol, Recipient, Reply, Ret, ReversePath};
+use mail::{BodyKind, Protocol, Recipient, Ret, ReversePath};
 
 /// Something the client did. *Asks* means: nothing more is read from the client until the
-/// driver has called the named function.
+/// driver has called the named function. A reply of 421 or 521 also closes the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// HELO, EHLO or LHLO. Asks: `answer`.
@@ -29,8 +29,11 @@ pub enum Event {
     BodyEnd(BodyEnd),
     /// The transaction that MAIL began is given up: what was staged of it can go.
     Reset,
-    /// To be closed once the output is written. Comes once, last.
-    Close,
+    /// The connection ends once the output is written. Comes once, last.
+    Close {
+        /// The last reply answers QUIT: the client expects the end.
+        after_quit: bool,
+    },
 }
 
 /// MAIL FROM and what came with it.
@@ -65,15 +68,4 @@ pub struct BodyEnd {
     pub delivered_to: DeliveredTo,
     /// It has octets above 127.
     pub eight_bit: bool,
-}
-
-/// The driver's answer to an event that asks. A reply of 421 or 521 also closes the connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Go on.
-    Accept,
-    /// Not now: 4yz.
-    Defer(Reply),
-    /// Not ever: 5yz.
-    Reject(Reply),
 }

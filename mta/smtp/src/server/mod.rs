@@ -35,7 +35,7 @@ mod telling;
 mod tests;
 
 pub use delivered_to::DeliveredTo;
-pub use event::{BodyEnd, Event, Mail, Verdict};
+pub use event::{BodyEnd, Event, Mail};
 pub use header::HeaderScan;
 pub use session::Session;
 pub use settings::{BODY_CHUNK_BYTES, Server, Settings};

@@ -119,6 +119,7 @@ impl Session {
             Help => self.idle_command(replies::HELP),
             Quit => {
                 self.say(replies::BYE);
+                self.after_quit = true;
                 self.close();
             }
             Expn => self.wrong(&Reply::new(502, Enhanced(5, 5, 1), "EXPN command is disabled")),

@@ -7,8 +7,8 @@ use super::bdat::Chunk;
 use super::body::Body;
 use super::clock::Clock;
 use super::rcpt::Seen;
-use super::{Event, Server, Verdict};
-use mail::{Durable, Enhanced, Instant, Now, Protocol, Reply, allocation_bytes};
+use super::{Event, Server};
+use mail::{Durable, Enhanced, Instant, Now, Protocol, Reply, Verdict, allocation_bytes};
 use std::sync::Arc;
 
 /// The receiving end of one connection.
@@ -25,6 +25,8 @@ pub struct Session {
     pub(super) ready: Option<Event>,
     pub(super) reset_due: bool,
     pub(super) close_due: bool,
+    /// QUIT was answered.
+    pub(super) after_quit: bool,
     pub(super) hello: Option<Protocol>,
     pub(super) transaction: Option<Transaction>,
     pub(super) seen: Seen,
@@ -99,6 +101,7 @@ impl Session {
             ready: None,
             reset_due: false,
             close_due: false,
+            after_quit: false,
             hello: None,
             transaction: None,
             seen: Seen::default(),
@@ -110,15 +113,6 @@ impl Session {
             stressed: false,
             clock: Clock::new(now.monotonic),
         }
-    }
-
-    /// A connection that is turned away with `reply` (421 or 554) in place of the greeting.
-    pub fn turned_away(server: Arc<Server>, reply: &Reply, now: Now) -> Session {
-        let mut session = Session::new(server, now);
-        session.output.clear();
-        reply.encode(&mut session.output);
-        session.close();
-        session
     }
 
     /// Takes what it can use now of `bytes` and says how much; the rest is to be offered again
@@ -155,7 +149,8 @@ impl Session {
         if let Some(event) = self.ready.take() {
             return Some(event);
         }
-        std::mem::take(&mut self.close_due).then_some(Event::Close)
+        let after_quit = self.after_quit;
+        std::mem::take(&mut self.close_due).then_some(Event::Close { after_quit })
     }
 
     /// Replies to be written; the driver takes from it what it wrote, at best all.

@@ -100,7 +100,7 @@ fn answered(end: &mut receive::QueueEnd, event: receive::QueueEvent) {
     use receive::QueueEvent::{Accept, Question, Stage, Unstage};
     match event {
         Stage { transaction, bytes } => end.taken(transaction, bytes.len() as u64),
-        Accept { transaction, .. } => end.refused(transaction, receive::Refusal::Full),
+        Accept { transaction, .. } => end.refused(transaction, mail::Refusal::Full),
         Unstage { .. } => {}
         Question { transaction } => end.unknown(transaction),
     }

@@ -4,8 +4,7 @@
 
 use super::talk::{Answers, Driver, script, settings, talk};
 use crate::input::Input;
-use ::smtp::server::{Server, Session};
-use mail::{Enhanced, Now, Reply};
+use mail::{Enhanced, Reply};
 use std::time::Duration;
 
 /// Any bytes, times and ends, in any order.
@@ -47,16 +46,6 @@ pub fn session(data: &[u8]) {
     }
     driver.eof();
     driver.finish();
-    turned_away(flags);
-}
-
-/// Whoever is turned away is heard no more.
-fn turned_away(flags: u8) {
-    let reply = Reply::new(554, Enhanced(5, 7, 1), "no");
-    let server = Server::new(settings(flags));
-    let mut session = Session::turned_away(server, &reply, Now::default());
-    assert_eq!(session.receive(b"EHLO x\r\n", Now::default()), 8);
-    assert_eq!(session.output(), b"554 5.7.1 no\r\n");
 }
 
 /// The same bytes whole, byte by byte and cut in any way.

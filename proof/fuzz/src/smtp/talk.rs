@@ -4,8 +4,8 @@
 
 use crate::input::pieces;
 use ::smtp::framing::BareLf;
-use ::smtp::server::{BodyEnd, Event, Server, Session, Settings, Verdict};
-use mail::{Domain, Durable, Enhanced, Instant, MessageId, Now, Reply, TransactionId};
+use ::smtp::server::{BodyEnd, Event, Server, Session, Settings};
+use mail::{Domain, Durable, Enhanced, Instant, MessageId, Now, Reply, TransactionId, Verdict};
 use std::time::Duration;
 
 /// All that came of a script.
@@ -181,7 +181,7 @@ impl<'a> Driver<'a> {
                 self.note("reset");
                 self.forget();
             }
-            Event::Close => {
+            Event::Close { .. } => {
                 assert!(self.session.is_closed() && self.stage == Stage::Nothing);
                 self.closed = true;
                 self.note("close");

@@ -9,11 +9,10 @@ use super::socket::Socket;
 use super::{SCRATCH_BYTES, Shared};
 use crate::log::Verb;
 use link::bounds::recipient_bytes;
-use link::receive::Refusal;
 use link::recipients::Recipients;
-use mail::{Durable, Enhanced, Envelope, Now, Origin, Recipient, Reply};
+use mail::{Durable, Enhanced, Envelope, Now, Origin, Recipient, Refusal, Reply, Verdict};
 use policy::{Client, Policy, Repeats};
-use smtp::server::{BodyEnd, DeliveredTo, Event, Mail, Server, Session, Verdict};
+use smtp::server::{BodyEnd, DeliveredTo, Event, Mail, Server, Session};
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Result};
 use std::net::IpAddr;
@@ -213,7 +212,7 @@ impl Conversation {
     /// Answers that there is no room for what was asked.
     fn answer_full(&mut self) {
         self.memory.refused();
-        self.answer(Verdict::Defer(refusal_reply(Refusal::Full)));
+        self.answer(Refusal::Full.into());
     }
 
     fn replies_bytes_max(&self) -> usize {
@@ -281,7 +280,7 @@ impl Conversation {
         let most = if room { SCRATCH_BYTES } else { SHORT_BYTES_MAX };
         let mut scratch = self.shared.scratch.borrow_mut();
         let length = ready!(self.socket.poll_read(context, &mut scratch[..most]))?;
-        if !self.has_room(0) && self.session.drop_body(&refusal_reply(Refusal::Full)) {
+        if !self.has_room(0) && self.session.drop_body(&Refusal::Full.reply()) {
             self.memory.refused();
         }
         self.now = self.shared.clock.now();
@@ -302,7 +301,6 @@ impl Conversation {
         if self.session.output().is_empty() {
             return Ok(());
         }
-        self.parted |= is_goodbye(self.session.output());
         self.send(last && self.parted && self.kept.is_empty())?;
         if !self.session.output().is_empty() {
             self.flush_patiently().await?;
@@ -398,7 +396,10 @@ impl Conversation {
             Event::Body(bytes) => self.body(bytes).await?,
             Event::BodyEnd(end) => return self.end(end).await,
             Event::Reset => self.give_up(),
-            Event::Close => return Ok(Next::Close),
+            Event::Close { after_quit } => {
+                self.parted |= after_quit;
+                return Ok(Next::Close);
+            }
         }
         Ok(Next::GoOn)
     }
@@ -412,7 +413,7 @@ impl Conversation {
             return self.answer_full();
         }
         if self.shared.promises.is_stuck() {
-            return self.answer(Verdict::Defer(refusal_reply(Refusal::Trouble)));
+            return self.answer(Refusal::Broken.into());
         }
         let number = self.shared.promises.begin();
         self.transaction = Some(Transaction::new(number, mail));
@@ -427,7 +428,7 @@ impl Conversation {
         }
         let client = Client { address: self.client, trusted: self.trusted };
         let verdict = self.shared.judge(client, &recipient.address);
-        if let Some(reply) = verdict_reply(&verdict) {
+        if let Some(reply) = verdict.reply() {
             self.log_refusal(&recipient, reply);
         } else if let Err(no_room) = self.keep(recipient) {
             return match no_room {
@@ -495,7 +496,7 @@ impl Conversation {
         let may = self.credit(transaction.number, QUEUE_WAIT).await?;
         let verdict = match may && !self.shared.promises.is_stuck() {
             true => Verdict::Accept,
-            false => Verdict::Defer(refusal_reply(Refusal::Trouble)),
+            false => Refusal::Broken.into(),
         };
         self.answer(verdict);
         Ok(())
@@ -544,7 +545,7 @@ impl Conversation {
         faults::reach(Point::EndOfData);
         if !self.credit(number, self.shared.promises.patience()).await? {
             self.give_up();
-            self.session.refuse(&refusal_reply(Refusal::Trouble), self.now);
+            self.session.refuse(&Refusal::Broken.reply(), self.now);
             return Ok(Next::GoOn);
         }
         let Some(transaction) = self.transaction.take() else { return Ok(Next::Close) };
@@ -565,7 +566,7 @@ impl Conversation {
                 self.promise(durable, &arrival, self.now.monotonic.since(began));
             }
             Answer::Refused(refusal) => {
-                let reply = refusal_reply(refusal);
+                let reply = refusal.reply();
                 let log = self.shared.log.event(Verb::Promise);
                 log.client(&self.whom).from(&arrival.sender).reply(&reply).status("refused").emit();
                 self.session.refuse(&reply, self.now);
@@ -672,22 +673,6 @@ pub fn whom(client: Option<IpAddr>) -> Box<str> {
     client.map_or_else(|| "local".into(), |client| client.to_string().into())
 }
 
-fn verdict_reply(verdict: &Verdict) -> Option<&Reply> {
-    match verdict {
-        Verdict::Accept => None,
-        Verdict::Defer(reply) | Verdict::Reject(reply) => Some(reply),
-    }
-}
-
-/// What a client is told when the queue did not take its message.
-fn refusal_reply(refusal: Refusal) -> Reply {
-    match refusal {
-        Refusal::Full => Reply::new(452, Enhanced(4, 3, 1), "Insufficient system storage"),
-        Refusal::Trouble => Reply::new(451, Enhanced(4, 3, 0), "Queue trouble, try again later"),
-        Refusal::TooLarge => Reply::new(552, Enhanced(5, 3, 4), "Message too big for this system"),
-    }
-}
-
 /// No more recipients fit into this message: the client sends it again to the others
 /// (RFC 5321 4.5.3.1.10).
 fn recipients_too_long() -> Reply {
@@ -696,11 +681,4 @@ fn recipients_too_long() -> Reply {
         Enhanced(4, 5, 3),
         "Too many recipients for one message, send it again to the rest",
     )
-}
-
-/// The last line is the answer to QUIT.
-fn is_goodbye(output: &[u8]) -> bool {
-    let lines = output.strip_suffix(b"\r\n").unwrap_or(output);
-    let last = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    lines[last..].starts_with(b"221 ")
 }

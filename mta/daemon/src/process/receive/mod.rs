@@ -27,13 +27,13 @@ use guests::{Guests, Stay};
 use link::bounds::RECIPIENTS_BYTES_MAX;
 use link::control::{FromMaster, Role, ToMaster};
 use link::receive::{MemoryShortage, SessionMemory};
-use mail::{Address, Enhanced, Reply};
+use mail::{Address, Enhanced, Reply, Verdict};
 pub(crate) use memory::{MESSAGE_BYTES_MIN, SESSION_BYTES_MIN};
 use memory::{Memory, Share};
 use policy::{Caller, Client, ConnectionLimits, Short};
 use promises::Promises;
 use rustix::net::sockopt::socket_acceptconn;
-use smtp::server::{Server, Verdict};
+use smtp::server::Server;
 use socket::{Listener, Socket};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -157,11 +157,7 @@ impl Shared {
 
     /// May this client send to this recipient?
     fn judge(&self, client: Client, recipient: &Address) -> Verdict {
-        match self.policy.borrow().recipient(client, recipient) {
-            policy::Verdict::Accept => Verdict::Accept,
-            policy::Verdict::Defer(reply) => Verdict::Defer(reply),
-            policy::Verdict::Reject(reply) => Verdict::Reject(reply),
-        }
+        self.policy.borrow().recipient(client, recipient)
     }
 }
 

@@ -4,10 +4,10 @@
 //! Must never hold a `RefCell` borrow across an await.
 
 use crate::io::stream::Stream;
-use link::receive::{ReceiverEnd, ReceiverEvent, Refusal, SessionMemory};
+use link::receive::{ReceiverEnd, ReceiverEvent, SessionMemory};
 use link::recipients::Recipients;
 use link::streams::Presence;
-use mail::{Durable, Envelope, Instant};
+use mail::{Durable, Envelope, Instant, Refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;

@@ -69,7 +69,7 @@ fn p023_a_client_that_talks_before_the_greeting_gets_554_in_its_place() {
     let mut session = Session::new(server(), Now::default());
     assert_eq!(session.receive(b"EHLO x\r\n", Now::default()), 8);
     assert_eq!(session.output(), b"554 5.5.0 Error: SMTP protocol synchronization\r\n");
-    assert_eq!(session.poll(Now::default()), Some(Event::Close));
+    assert_eq!(session.poll(Now::default()), Some(Event::Close { after_quit: false }));
     // The documented grace: a driver that writes the greeting first does not notice.
     let mut session = Session::new(server(), Now::default());
     session.output().clear();

@@ -14,7 +14,7 @@ mod waits;
 
 use super::*;
 use ::mail::{
-    Domain, Durable, Enhanced, Instant, MessageId, Now, Reply, ReversePath, TransactionId,
+    Domain, Durable, Enhanced, Instant, MessageId, Now, Reply, ReversePath, TransactionId, Verdict,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,7 +125,7 @@ impl Driver {
                 self.staged.clear();
                 self.outcome.events.push("reset".into());
             }
-            Event::Close => {
+            Event::Close { .. } => {
                 self.outcome.closed = true;
                 self.outcome.events.push("close".into());
             }

@@ -174,7 +174,7 @@ fn n101_a_client_that_closes_its_side_after_the_dot_still_gets_its_answer() {
     assert_eq!(session.poll(now), None);
     session.promise(Durable::proven(MessageId(7), TransactionId { origin: 1, number: 1 }), now);
     assert_eq!(session.output(), b"250 2.0.0 Ok: queued as 00000000007\r\n");
-    assert_eq!(session.poll(now), Some(Event::Close));
+    assert_eq!(session.poll(now), Some(Event::Close { after_quit: false }));
 }
 
 #[test]
@@ -207,16 +207,6 @@ fn a_session_is_hung_up_on_in_any_state_and_the_driver_is_told() {
         );
         assert!(driver.outcome.closed && !driver.session.is_in_transaction());
     }
-}
-
-#[test]
-fn n099_a_connection_too_many_is_turned_away() {
-    let reply = Reply::new(421, Enhanced(4, 7, 0), "mx.test Error: too many connections");
-    let mut session = Session::turned_away(server(), &reply, Now::default());
-    assert_eq!(session.output(), b"421 4.7.0 mx.test Error: too many connections\r\n");
-    assert_eq!(session.poll(Now::default()), Some(Event::Close));
-    assert_eq!(session.receive(b"EHLO x\r\n", Now::default()), 8);
-    assert_eq!(session.poll(Now::default()), None);
 }
 
 #[test]
