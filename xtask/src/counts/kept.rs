@@ -73,7 +73,7 @@ impl Counts {
     pub fn to_text(&self) -> String {
         let Tools { machine, rustc, valgrind } = &self.tools;
         let mut text = format!(
-            "# What one message costs at each station; see docs/measuring.md, \"Without a clock\".\n\
+            "# What one message costs at each station; see lab/docs/measuring.md, \"Without a clock\".\n\
              # Written by `cargo xtask counts --keep WHY`.\n\n\
              [tools]\nmachine = {machine:?}\nrustc = {rustc:?}\nvalgrind = {valgrind:?}\n"
         );

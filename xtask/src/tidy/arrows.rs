@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("orders", &["mail", "policy", "queue", "scheduler", "spool", "world"]),
     ("stats", &[]),
     ("report", &["stats"]),
-    ("lab", &["needs", "report", "stats"]),
+    ("bench", &["needs", "report", "stats"]),
     ("xtask", &[]),
 ];
 
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     fn check(name: &str, manifest: &str) -> Vec<String> {
-        let crates = ["mail", "smtp", "spool", "world", "daemon", "lab"];
+        let crates = ["mail", "smtp", "spool", "world", "daemon", "bench"];
         complaints(name, &manifest.parse().unwrap(), &crates)
     }
 
@@ -158,7 +158,7 @@ mod tests {
         for manifest in forbidden {
             assert_eq!(check("smtp", manifest), ["crate smtp: must not depend on spool"]);
         }
-        assert_eq!(check("lab", "[dependencies]\nmail.workspace = true").len(), 1);
+        assert_eq!(check("bench", "[dependencies]\nmail.workspace = true").len(), 1);
         assert_eq!(check("smtp", "[dependencies]\ntokio = \"1\"").len(), 1);
         assert!(
             check("daemon", "[dependencies]\ntokio = \"1\"\nspool.workspace = true").is_empty()

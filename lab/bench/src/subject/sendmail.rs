@@ -98,7 +98,7 @@ pub(super) fn text(site: &Site) -> String {
         ("share", &share),
         ("runners", &runners),
     ];
-    fill_in(site, include_str!("../../subjects/sendmail.mc"), &more)
+    fill_in(site, include_str!("../../../subjects/sendmail.mc"), &more)
 }
 
 impl Subject for Sendmail {

@@ -56,7 +56,7 @@ pub(super) fn text(site: &Site) -> String {
         ("share", &share),
         ("connections", &connections),
     ];
-    fill_in(site, include_str!("../../subjects/posthaste.toml"), &more)
+    fill_in(site, include_str!("../../../subjects/posthaste.toml"), &more)
 }
 
 /// Those of single domains, which go before the one for all.

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 const LAB: &str = env!("CARGO_BIN_EXE_posthaste-lab");
 
 fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("subjects")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../subjects")
 }
 
 /// Killed with the test.

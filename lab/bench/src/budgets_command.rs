@@ -8,7 +8,7 @@ use report::record::Line;
 use std::path::{Path, PathBuf};
 
 /// Those of Posthaste.
-const BUDGETS: &str = include_str!("../budgets.toml");
+const BUDGETS: &str = include_str!("../../budgets.toml");
 
 /// What to make of which lines.
 #[derive(clap::Args)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Fetches Debian's packages.
-const FETCH: &str = include_str!("../subjects/fetch");
+const FETCH: &str = include_str!("../../subjects/fetch");
 
 /// Unpacks the packages if that has not been done; needs the network, so it comes before the room.
 pub fn fetch(peers: &Path) -> Result<()> {

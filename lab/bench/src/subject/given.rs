@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn the_descriptions_that_come_along_can_be_read() {
-        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("subjects");
+        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../subjects");
         let names = ["aiosmtpd", "already-running", "kumomta"];
         let of = |name: &str| load(&place.join(format!("{name}.toml"))).unwrap();
         let needs = names.map(|name| of(name)[0].needs_machines_network());

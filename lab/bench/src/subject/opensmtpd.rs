@@ -38,7 +38,7 @@ pub(super) fn text(site: &Site) -> String {
     let runners = site.setup.runners;
     let connections = if runners > 0 { runners } else { CONNECTIONS }.to_string();
     let more = [("local", local), ("connections", &connections)];
-    fill_in(site, include_str!("../../subjects/smtpd.conf"), &more)
+    fill_in(site, include_str!("../../../subjects/smtpd.conf"), &more)
 }
 
 impl Subject for Opensmtpd {

@@ -62,7 +62,7 @@ pub(super) fn text(site: &Site) -> String {
         ("share", &share),
         ("runners", &runners.to_string()),
     ];
-    fill_in(site, include_str!("../../subjects/exim.conf"), &more)
+    fill_in(site, include_str!("../../../subjects/exim.conf"), &more)
 }
 
 impl Subject for Exim {

@@ -33,7 +33,7 @@ fn file(site: &Site) -> PathBuf {
 
 fn text(site: &Site) -> String {
     let state = site.queue.join("posthaste");
-    include_str!("../../subjects/posthaste-deep.toml")
+    include_str!("../../../subjects/posthaste-deep.toml")
         .replace("{state}", &state.display().to_string())
         .replace("{port}", &site.port.to_string())
         .replace("{dns}", names::ADDRESS)

@@ -95,7 +95,7 @@ pub(super) fn text(site: &Site) -> String {
         ("share", &share),
         ("connections", &connections),
     ];
-    fill_in(site, include_str!("../../subjects/postfix.main.cf"), &more)
+    fill_in(site, include_str!("../../../subjects/postfix.main.cf"), &more)
 }
 
 /// The next hops of single domains, as a table of Postfix's.
@@ -134,7 +134,7 @@ impl Subject for Postfix {
         make_mailboxes(site)?;
         let main = write(&settings(site).join("main.cf"), &text(site))?;
         write(&settings(site).join("transport"), &transport(&site.setup)?)?;
-        let master = fill_in(site, include_str!("../../subjects/postfix.master.cf"), &[]);
+        let master = fill_in(site, include_str!("../../../subjects/postfix.master.cf"), &[]);
         let master = write(&settings(site).join("master.cf"), &master)?;
         // While `main.cf` is younger than some seconds, Postfix waits for whoever may still be writing it.
         let long_ago = SystemTime::now() - WRITTEN_AGO;
