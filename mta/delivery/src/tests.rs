@@ -54,7 +54,7 @@ fn rules() -> Rules {
         names: vec!["mx.us.test".into()],
         addresses: vec!["192.0.2.99".parse().unwrap()],
     };
-    Rules { ourselves, ..Rules::default() }
+    Rules { ourselves, ..Rules::for_tests() }
 }
 
 fn search(zone: &str, hop: &NextHop, chance: u64) -> (Search, usize) {
@@ -412,8 +412,8 @@ fn attempt_knowing(
     servers: &[(&str, &str)],
 ) -> (Vec<String>, Vec<Outcome>) {
     let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
-    let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
-    let limits = Limits::default();
+    let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
+    let limits = Limits::for_tests();
     let mut line = Line::new(&hop, message(), rules, config, limits, dead.clone(), at(0));
     let (mut tried, mut outcomes) = (Vec::new(), Vec::new());
     while let Some(output) = line.poll() {
@@ -493,8 +493,8 @@ fn what_the_first_peer_that_greets_says_of_each_recipient_counts() {
 fn a_peer_has_the_whole_time_to_take_a_connection_and_the_next_one_is_tried_after_it() {
     let zone = "d.test MX 10 a.test; d.test MX 20 b.test; a.test A 192.0.2.1; b.test A 192.0.2.2";
     let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
-    let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
-    let (limits, dead) = (Limits::default(), DeadAddresses::default());
+    let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
+    let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
     let connect = limits.connect.as_secs();
     let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
     let mut connects = Vec::new();
@@ -517,8 +517,8 @@ fn a_peer_has_the_whole_time_to_take_a_connection_and_the_next_one_is_tried_afte
 #[test]
 fn lookups_that_take_too_long_defer_and_not_before_their_time() {
     let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
-    let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
-    let (limits, dead) = (Limits::default(), DeadAddresses::default());
+    let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
+    let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
     let resolve = limits.resolve.as_secs();
     let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
     assert!(matches!(line.poll(), Some(Output::Ask(_))));
@@ -533,8 +533,8 @@ fn lookups_that_take_too_long_defer_and_not_before_their_time() {
 #[test]
 fn a_line_takes_the_next_message_over_the_same_connection() {
     let hop = NextHop::LmtpUnix("/run/lmtp".into());
-    let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
-    let (limits, dead) = (Limits::default(), DeadAddresses::default());
+    let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
+    let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
     let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
     assert!(!line.can_send() && line.session().is_none());
     line.handle(Input::Connected, at(0));
@@ -553,7 +553,7 @@ fn the_addresses_of_one_attempt_are_bounded() {
         zone += &format!("d.test MX {host} h{host}.test; h{host}.test A 192.0.2.{};", host + 1);
     }
     let (tried, outcomes) = attempt(&zone, &[]);
-    assert_eq!(tried.len(), Limits::default().addresses_max);
+    assert_eq!(tried.len(), Limits::for_tests().addresses_max);
     assert!(matches!(outcomes[0], Outcome::Deferred(_)));
 }
 
@@ -592,7 +592,7 @@ fn r237_where_an_attempt_reaches_all_addresses_none_is_remembered_as_dead() {
         let host = |n| format!("d.test MX {n} h{n}.test; h{n}.test A 192.0.2.{n};");
         hosts.map(host).collect()
     };
-    let (dead, all) = (DeadAddresses::default(), Limits::default().addresses_max);
+    let (dead, all) = (DeadAddresses::default(), Limits::for_tests().addresses_max);
     let (first, _) = attempt_knowing(&dead, &zone(1..all + 1), &[]);
     let (tried, _) = attempt_knowing(&dead, &zone(1..9), &[]);
     assert_eq!(tried, first);
@@ -601,8 +601,8 @@ fn r237_where_an_attempt_reaches_all_addresses_none_is_remembered_as_dead() {
 #[test]
 fn d158_a_unix_socket_that_is_not_there_defers() {
     let hop = NextHop::LmtpUnix("/run/lmtp".into());
-    let (rules, config) = (Arc::new(rules()), Arc::new(Config::default()));
-    let (limits, dead) = (Limits::default(), DeadAddresses::default());
+    let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
+    let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
     let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
     let Some(Output::Connect(target)) = line.poll() else { panic!("it has an address") };
     assert_eq!(target.place, Where::Unix("/run/lmtp".into()));

@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn of_the_name_of_this_machine_the_postmaster_alone_stays_here_where_a_star_leads_elsewhere() {
         let mailbox = Postmaster::Mailbox("ann".into());
-        let table = [(Postmaster::default(), to(1)), (mailbox, NextHop::Local)];
+        let table = [(Postmaster::for_tests(), to(1)), (mailbox, NextHop::Local)];
         for (postmaster, anns) in table {
             let routes = routes(vec![(Pattern::Any, to(1))], false).with_postmaster(&postmaster);
             for (address, expected) in [

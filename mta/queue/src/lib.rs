@@ -39,6 +39,9 @@ use spool::Spool;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// Bytes of memory in the queue process for messages that are about to be tried.
+pub const SHELF_BYTES_MAX: usize = 16 << 20;
+
 /// What the queue is told at its start and at a reload.
 #[derive(Clone, Debug)]
 pub struct Settings {

@@ -43,7 +43,7 @@ fn settings() -> queue::Settings {
         hostname: "mx.test".into(),
         postmaster: address("postmaster@mx.test"),
         routes: policy::Routes::new(own, NextHop::Local, domain("mx.test"), Vec::new(), false),
-        scheduler: scheduler::Settings::default(),
+        scheduler: scheduler::Settings::for_tests(),
         bounce_bytes_max: 10_000,
         shelf_bytes_max: 1 << 20,
         credit_bytes: 1 << 20,
@@ -89,7 +89,7 @@ fn open(disk: &Disk, clock: &Clock) -> Queue {
         chunk_bytes_max: 4 << 10,
         reserve_bytes: 0,
         keep_free_bytes: 0,
-        ..spool::Settings::default()
+        ..spool::Settings::for_tests()
     };
     let opened = spool::open(disk, spool, 1, &mut |replay| {
         restore.replay(&mut scheduler, replay, now);

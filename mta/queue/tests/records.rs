@@ -95,7 +95,7 @@ fn r207_three_lists_that_expire_with_long_replies_are_told_of_whole_and_mail_goe
         chunk_bytes_max: 128 << 10,
         reserve_bytes: 1 << 20,
         keep_free_bytes: 0,
-        ..spool::Settings::default()
+        ..spool::Settings::for_tests()
     };
     for at_once in [false, true] {
         let mut bench = Bench::with(expiring(), smallest.clone());
@@ -121,7 +121,7 @@ fn r207_three_lists_that_expire_with_long_replies_are_told_of_whole_and_mail_goe
 
 #[test]
 fn r207_a_list_of_fifty_thousand_is_told_of_in_notices_of_bounded_number() {
-    let mut bench = Bench::with(expiring(), spool::Settings::default());
+    let mut bench = Bench::with(expiring(), spool::Settings::for_tests());
     bench.reads_at_once = true;
     bench.defer_list(1, 50_000, 450);
     bench.expire();

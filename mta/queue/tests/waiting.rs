@@ -42,7 +42,7 @@ fn settings(shelf_bytes_max: usize) -> queue::Settings {
         hostname: "mx.test".into(),
         postmaster: address("postmaster@mx.test"),
         routes: policy::Routes::new(own, NextHop::Local, name, Vec::new(), false),
-        scheduler: scheduler::Settings::default(),
+        scheduler: scheduler::Settings::for_tests(),
         bounce_bytes_max: 10_000,
         shelf_bytes_max,
         credit_bytes: 64 << 20,
@@ -58,7 +58,7 @@ fn spool_settings() -> spool::Settings {
         reserve_bytes: 0,
         keep_free_bytes: 0,
         snapshot_log_bytes: 64 << 10,
-        ..spool::Settings::default()
+        ..spool::Settings::for_tests()
     }
 }
 

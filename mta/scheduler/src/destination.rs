@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn the_window_grows_by_one_and_halves_and_ends_in_probes() {
         let (limits, retry) =
-            (DestinationLimits::default(), Retry { jitter: 0.0, ..Retry::default() });
+            (DestinationLimits::for_tests(), Retry { jitter: 0.0, ..Retry::for_tests() });
         let at = |nanos| Moment { limits: &limits, retry: &retry, chance: 0.0, nanos };
         let mut destination = Destination::new(NextHop::Local, NONE, 0, 20);
         destination.learn(Health::Reached, 0, &at(0));

@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_sender_is_as_busy_as_transactions_of_it_are_ready() {
-        let settings = Settings { attempts_in_flight_max: 0, ..Settings::default() };
+        let settings = Settings { attempts_in_flight_max: 0, ..Settings::for_tests() };
         let (now, mut all) = (Now::default(), Scheduler::new(settings, 1, Now::default()));
         let sender = ReversePath::Address(Address::parse("a@from.test", true).unwrap());
         let address = Address::parse("b@to.test", true).unwrap();

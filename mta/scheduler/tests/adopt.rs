@@ -8,7 +8,7 @@ use mail::MessageId;
 
 #[test]
 fn an_adopted_attempt_is_not_tried_again_and_its_outcome_counts() {
-    let mut bench = Bench::new(scheduler::Settings::default());
+    let mut bench = Bench::new(scheduler::Settings::for_tests());
     bench.send(mail(1, "a@b.test", &["x@c.test", "y@c.test"]));
     let adopted = bench.scheduler.adopt(MessageId(1), &[0, 1], bench.now).unwrap();
     assert!(bench.attempts().is_empty(), "all of it is in flight");
@@ -20,7 +20,7 @@ fn an_adopted_attempt_is_not_tried_again_and_its_outcome_counts() {
 
 #[test]
 fn recipients_that_were_not_under_way_are_tried_beside_the_adopted_ones() {
-    let mut bench = Bench::new(scheduler::Settings::default());
+    let mut bench = Bench::new(scheduler::Settings::for_tests());
     bench.send(mail(1, "a@b.test", &["x@c.test", "y@c.test"]));
     bench.scheduler.adopt(MessageId(1), &[1], bench.now).unwrap();
     let attempts = bench.attempts();
@@ -32,7 +32,7 @@ fn recipients_that_were_not_under_way_are_tried_beside_the_adopted_ones() {
 
 #[test]
 fn recipients_with_due_times_of_their_own_are_taken_over_together() {
-    let mut bench = Bench::new(scheduler::Settings::default());
+    let mut bench = Bench::new(scheduler::Settings::for_tests());
     bench.send(mail(1, "a@b.test", &["x@c.test", "y@c.test", "z@c.test", "w@c.test"]));
     let message = MessageId(1);
     let due = bench.now.wall + seconds(700);
@@ -52,7 +52,7 @@ fn recipients_with_due_times_of_their_own_are_taken_over_together() {
 #[test]
 fn what_has_begun_goes_before_an_attempt_that_has_not_and_nothing_is_given_up_meanwhile() {
     for held in [false, true] {
-        let mut bench = Bench::new(scheduler::Settings::default());
+        let mut bench = Bench::new(scheduler::Settings::for_tests());
         let message = MessageId(1);
         bench.send(mail(1, "a@b.test", &["x@c.test", "y@c.test"]));
         let attempt = bench.attempts().remove(0).attempt;

@@ -22,7 +22,7 @@ const NO_JITTER: Retry = Retry {
 };
 
 fn plain() -> Settings {
-    Settings { retry: NO_JITTER, ..Settings::default() }
+    Settings { retry: NO_JITTER, ..Settings::for_tests() }
 }
 
 fn limited(limits: DestinationLimits) -> Settings {
@@ -58,7 +58,7 @@ fn a_message_is_tried_at_once_delivered_and_retired() {
 
 #[test]
 fn recipients_of_one_destination_share_attempts_up_to_the_limit() {
-    let limits = DestinationLimits { recipients_per_message: 2, ..Default::default() };
+    let limits = DestinationLimits { recipients_per_message: 2, ..DestinationLimits::for_tests() };
     let mut bench = Bench::new(limited(limits));
     bench.send(mail(1, "a@a.test", &["a@b.test", "x@c.test", "b@b.test", "c@b.test"]));
     let mut groups: Vec<Vec<u32>> = bench.attempts().into_iter().map(|a| a.recipients).collect();
@@ -253,7 +253,11 @@ fn d147_a_refused_recipient_does_not_slow_its_destination() {
 
 #[test]
 fn concurrency_starts_low_grows_with_success_and_stops_at_the_limit() {
-    let limits = DestinationLimits { connections: 10, start_connections: 2, ..Default::default() };
+    let limits = DestinationLimits {
+        connections: 10,
+        start_connections: 2,
+        ..DestinationLimits::for_tests()
+    };
     let mut bench = Bench::new(limited(limits));
     for id in 0..200 {
         bench.send(mail(id + 1, "a@a.test", &["b@b.test"]));
@@ -272,7 +276,7 @@ fn concurrency_starts_low_grows_with_success_and_stops_at_the_limit() {
 
 #[test]
 fn a_rate_is_kept() {
-    let limits = DestinationLimits { rate_per_second: Some(2.0), ..Default::default() };
+    let limits = DestinationLimits { rate_per_second: Some(2.0), ..DestinationLimits::for_tests() };
     let mut bench = Bench::new(limited(limits));
     for id in 0..100 {
         bench.send(mail(id + 1, "a@a.test", &["b@b.test"]));
@@ -319,7 +323,11 @@ fn ten_messages_beside_a_million_of_another_sender_go_at_once() {
 
 #[test]
 fn small_mail_goes_ahead_of_bulk_but_bulk_is_not_starved() {
-    let limits = DestinationLimits { connections: 1, start_connections: 1, ..Default::default() };
+    let limits = DestinationLimits {
+        connections: 1,
+        start_connections: 1,
+        ..DestinationLimits::for_tests()
+    };
     let mut bench = Bench::new(limited(limits));
     for id in 0..40u64 {
         let bytes = if id % 2 == 0 { 10_000_000 } else { 4000 };
@@ -677,7 +685,7 @@ fn a_queue_run_probes_a_destination_that_is_left_alone_for_a_while() {
 
 #[test]
 fn deliveries_of_one_message_that_come_together_are_one_record() {
-    let limits = DestinationLimits { recipients_per_message: 1, ..Default::default() };
+    let limits = DestinationLimits { recipients_per_message: 1, ..DestinationLimits::for_tests() };
     let mut bench = Bench::new(limited(limits));
     bench.send(mail(1, "list@from.test", &["a@a.test", "b@a.test", "c@a.test", "d@a.test"]));
     let attempts = bench.attempts();
@@ -694,7 +702,7 @@ fn deliveries_of_one_message_that_come_together_are_one_record() {
 
 #[test]
 fn the_end_of_a_message_is_the_last_change_of_the_record_that_brings_it() {
-    let limits = DestinationLimits { recipients_per_message: 1, ..Default::default() };
+    let limits = DestinationLimits { recipients_per_message: 1, ..DestinationLimits::for_tests() };
     let mut bench = Bench::new(limited(limits));
     for id in [1, 2] {
         bench.send(mail(id, "list@from.test", &["a@a.test", "b@a.test"]));
@@ -839,7 +847,8 @@ fn delays(record: &Record) -> Vec<u32> {
 #[test]
 fn an_attempt_that_is_taken_back_at_the_end_of_its_time_is_told_of_in_bounded_records() {
     const RECIPIENTS: u32 = 5_000;
-    let limits = DestinationLimits { recipients_per_message: 100_000, ..Default::default() };
+    let limits =
+        DestinationLimits { recipients_per_message: 100_000, ..DestinationLimits::for_tests() };
     let retry = Retry { expire: seconds(86_400), ..NO_JITTER };
     let mut bench = Bench::new(Settings { retry, delay_notice_after: None, ..limited(limits) });
     // What the next hop said when it could not be reached stands for each of them.

@@ -43,7 +43,7 @@ fn run(bench: &mut Bench, time: u64) -> (u32, u32) {
 }
 
 fn full() -> Bench {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(Settings::for_tests());
     for id in 1..101 {
         bench.send(mail(id, "a@a.test", &["b@b.test"]));
     }
@@ -52,7 +52,7 @@ fn full() -> Bench {
 
 fn restarted(bench: Bench) -> Bench {
     let all = bench.scheduler.export_from(None, usize::MAX, bench.now);
-    let mut scheduler = Scheduler::new(Settings::default(), 9, bench.now);
+    let mut scheduler = Scheduler::new(Settings::for_tests(), 9, bench.now);
     for (_, bytes) in &all {
         scheduler.restore(bytes, bench.now).unwrap();
     }
@@ -172,7 +172,7 @@ fn what_the_log_left_done_but_not_retired_is_retired() {
 fn a_damaged_snapshot_is_refused_and_changes_nothing() {
     let bench = full();
     let (_, bytes) = bench.scheduler.export_from(None, 1, bench.now).remove(0);
-    let mut scheduler = Scheduler::new(Settings::default(), 9, bench.now);
+    let mut scheduler = Scheduler::new(Settings::for_tests(), 9, bench.now);
     for cut in 0..bytes.len() {
         assert!(scheduler.restore(&bytes[..cut], bench.now).is_err(), "{cut}");
     }
@@ -183,7 +183,7 @@ fn a_damaged_snapshot_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_message_with_as_many_recipients_as_any_setting_allows_survives_a_restart() {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(Settings::for_tests());
     let to = ("u@b.test".to_owned(), mx("b.test"), mail::Notify::DEFAULT);
     let to = vec![to; RECIPIENTS_MAX as usize];
     let message = bench.send(Mail { to, ..mail(1, "a@a.test", &[]) });

@@ -30,7 +30,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let bench = Bench::new(Settings::default());
+        let bench = Bench::new(Settings::for_tests());
         let (sent, waited) = (HashMap::new(), HashMap::new());
         World {
             bench,

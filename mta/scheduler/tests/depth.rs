@@ -18,7 +18,7 @@ fn to(destination: &str) -> Filter {
 }
 
 fn deep() -> Bench {
-    let mut bench = Bench::new(Settings { attempts_in_flight_max: 0, ..Settings::default() });
+    let mut bench = Bench::new(Settings { attempts_in_flight_max: 0, ..Settings::for_tests() });
     for id in 0..OTHERS {
         bench.send(mail(2 * id + 2, "a@a.test", &[&format!("b@other{}.test", id % 3_000)]));
         if id % 10_000 == 5 {
@@ -74,7 +74,7 @@ fn a_domain_whose_mail_goes_another_way_is_found_there() {
 fn after_a_restart_the_lists_are_the_same() {
     let bench = deep();
     let all = bench.scheduler.export_from(None, usize::MAX, bench.now);
-    let mut other = Bench::new(Settings { attempts_in_flight_max: 0, ..Settings::default() });
+    let mut other = Bench::new(Settings { attempts_in_flight_max: 0, ..Settings::for_tests() });
     for (_, bytes) in &all {
         other.scheduler.restore(bytes, other.now).unwrap();
     }
@@ -93,7 +93,7 @@ fn after_a_restart_the_lists_are_the_same() {
 
 /// Outputs and calls of `poll` that the expiry of one message takes among so many others that wait for theirs.
 fn cost_of_an_expiry(among: u64) -> (usize, usize) {
-    let settings = Settings { attempts_in_flight_max: 0, ..Settings::default() };
+    let settings = Settings { attempts_in_flight_max: 0, ..Settings::for_tests() };
     let (expire, hour) = (settings.retry.expire, common::seconds(3600));
     let mut bench = Bench::new(settings);
     bench.send(mail(1, "a@a.test", &["b@dead.test"]));

@@ -9,7 +9,7 @@ use mail::{MessageId, NextHop};
 use scheduler::{DestinationLimits, Gate, HeldBy, PAGE_BYTES_MAX, Settings, State};
 
 fn plain() -> Settings {
-    let mut settings = Settings::default();
+    let mut settings = Settings::for_tests();
     settings.retry.jitter = 0.0;
     settings
 }
@@ -20,7 +20,11 @@ fn gate(bench: &Bench, id: u64) -> Gate {
 }
 
 fn one_at_a_time() -> Settings {
-    let default = DestinationLimits { connections: 1, start_connections: 1, ..Default::default() };
+    let default = DestinationLimits {
+        connections: 1,
+        start_connections: 1,
+        ..DestinationLimits::for_tests()
+    };
     Settings { default, ..plain() }
 }
 
@@ -95,7 +99,8 @@ fn behind_a_dead_destination_it_is_the_next_probe_and_why() {
 
 #[test]
 fn behind_a_rate_it_is_the_rate() {
-    let default = DestinationLimits { rate_per_second: Some(0.5), ..Default::default() };
+    let default =
+        DestinationLimits { rate_per_second: Some(0.5), ..DestinationLimits::for_tests() };
     let mut bench = Bench::new(Settings { default, ..plain() });
     for id in 1..4 {
         bench.send(mail(id, "a@a.test", &["b@b.test"]));

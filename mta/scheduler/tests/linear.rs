@@ -43,7 +43,7 @@ const GROWTH_MAX: f64 = 4.4;
 
 /// A bench with one message of so many recipients of one destination.
 fn list_of(recipients: u32) -> Bench {
-    let mut bench = Bench::new(Settings::default());
+    let mut bench = Bench::new(Settings::for_tests());
     let to: Vec<String> = (0..recipients).map(|index| format!("user{index}@list.test")).collect();
     bench.send(mail(1, "owner@a.test", &to.iter().map(String::as_str).collect::<Vec<_>>()));
     bench
@@ -139,7 +139,7 @@ proptest! {
             };
             bench.scheduler.apply(&change, bench.now);
             if let Some(bytes) = bench.scheduler.export(MESSAGE, bench.now).filter(|_| !left.is_empty()) {
-                Bench::new(Settings::default()).scheduler.restore(&bytes, bench.now).unwrap();
+                Bench::new(Settings::for_tests()).scheduler.restore(&bytes, bench.now).unwrap();
             }
         }
         let mut tried: Vec<u32> = Vec::new();

@@ -37,7 +37,7 @@ const SENDERS: u64 = 1_000;
 /// Bytes a message: held, or ready behind a full process limit, each of another sender than its
 /// neighbours in the same destination.
 fn cost(held: bool) -> (f64, Bench) {
-    let mut bench = Bench::new(Settings { attempts_in_flight_max: 0, ..Settings::default() });
+    let mut bench = Bench::new(Settings { attempts_in_flight_max: 0, ..Settings::for_tests() });
     let before = BYTES.load(Ordering::Relaxed);
     for id in 0..MESSAGES {
         let to = format!("user.{id:07}@destination{:06}.test", id % DESTINATIONS);

@@ -47,20 +47,20 @@ fn settings() -> Settings {
         retry: Retry {
             first: Duration::from_secs(600),
             expire: Duration::from_secs(86_400),
-            ..Retry::default()
+            ..Retry::for_tests()
         },
         attempts_in_flight_max: 7,
         default: DestinationLimits {
             connections: 4,
             start_connections: 2,
             recipients_per_message: 2,
-            ..Default::default()
+            ..DestinationLimits::for_tests()
         },
         limits: vec![(
             "d1.test".into(),
-            DestinationLimits { rate_per_second: Some(0.1), ..Default::default() },
+            DestinationLimits { rate_per_second: Some(0.1), ..DestinationLimits::for_tests() },
         )],
-        ..Settings::default()
+        ..Settings::for_tests()
     }
 }
 
@@ -386,7 +386,7 @@ fn an_order_decides_who_goes_first_in_the_whole_queue() {
         (Order::Modified, [2, 3, 4, 1]),
     ];
     for (order, expected) in cases {
-        let settings = Settings { attempts_in_flight_max: 0, ..Settings::default() };
+        let settings = Settings { attempts_in_flight_max: 0, ..Settings::for_tests() };
         let mut bench = Bench::new(settings.clone());
         for (id, domain, priority) in [(1, "b", 0), (2, "a", 0), (3, "b", 50), (4, "a", -1)] {
             let to = format!("x@{domain}.test");

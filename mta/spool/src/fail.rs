@@ -193,7 +193,7 @@ mod tests {
     fn each_pause_of_a_broken_disk_is_twice_the_last_up_to_the_longest() {
         let disk = world::sim::Disk::new(1);
         let (mut spool, _) =
-            crate::open(&disk, crate::Settings::default(), 1, &mut |_| {}).unwrap();
+            crate::open(&disk, crate::Settings::for_tests(), 1, &mut |_| {}).unwrap();
         let now = world::sim::Clock::starting(mail::Wall::from_micros(1)).now();
         let mut pauses = Vec::new();
         for _ in 0..FAILURES_MAX + 6 {

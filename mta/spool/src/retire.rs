@@ -404,7 +404,7 @@ mod tests {
 
     fn spool() -> Spool {
         let disk = world::sim::Disk::new(1);
-        crate::open(&disk, Settings::default(), 1, &mut |_| {}).unwrap().0
+        crate::open(&disk, Settings::for_tests(), 1, &mut |_| {}).unwrap().0
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What can be set about the spool, with defaults that suit one ordinary disk.
+//! The spool's settings.
 //!
-//! Must never hold a value that was not checked: `open` refuses what cannot work.
+//! Must never hold a default for product code, nor a value that was not checked: `open` refuses what cannot work.
 
 /// All sizes and bounds of the spool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +46,11 @@ pub struct Settings {
     pub create: bool,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
+impl Settings {
+    /// The settings that the daemon makes of an empty settings file, for tests of any crate.
+    ///
+    /// Product code fills every field itself; tidy refuses a call from it.
+    pub fn for_tests() -> Settings {
         Settings {
             segment_bytes: 64 << 20,
             batch_bytes_max: 2 << 20,

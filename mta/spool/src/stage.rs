@@ -250,7 +250,7 @@ mod tests {
     fn a_body_of_the_longest_kind_is_taken_and_one_byte_more_is_refused() {
         let disk = world::sim::Disk::new(1);
         let (mut spool, _) =
-            crate::open(&disk, crate::Settings::default(), 1, &mut |_| {}).unwrap();
+            crate::open(&disk, crate::Settings::for_tests(), 1, &mut |_| {}).unwrap();
         let transaction = TransactionId { origin: 1, number: 1 };
         spool.staged.entry(transaction).or_default().total = BODY_BYTES_MAX - 5;
         assert_eq!(spool.stage(transaction, Bytes::from_static(b"12345")), Ok(()));

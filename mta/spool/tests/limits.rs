@@ -48,7 +48,7 @@ fn settings_are_refused_one_past_what_can_work_and_taken_at_it() {
             segment_bytes: least,
             batch_bytes_max: 4096,
             chunk_bytes_max: 4096,
-            ..Settings::default()
+            ..Settings::for_tests()
         };
         let (mut past_it, mut at_it) = (small(), small());
         past(&mut past_it);

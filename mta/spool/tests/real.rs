@@ -22,7 +22,7 @@ fn small() -> Settings {
         chunk_bytes_max: 64 << 10,
         bulk_bytes_min: 128 << 10,
         snapshot_log_bytes: 4 << 20,
-        ..Settings::default()
+        ..Settings::for_tests()
     }
 }
 
@@ -274,7 +274,7 @@ fn write_the_golden_spool() {
 fn s144_a_million_messages_are_accepted_flat_and_opened_within_two_seconds() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let disk = Disk::open(directory.path()).unwrap();
-    let (spool, _) = spool::open(&disk, Settings::default(), 1, &mut |_| {}).unwrap();
+    let (spool, _) = spool::open(&disk, Settings::for_tests(), 1, &mut |_| {}).unwrap();
     let mut threads = Threads::new(&disk, spool);
     let body = Bytes::from(vec![b'x'; 1024]);
     let to = envelope("someone@example.org");
@@ -300,7 +300,7 @@ fn s144_a_million_messages_are_accepted_flat_and_opened_within_two_seconds() {
     let disk = Disk::open(directory.path()).unwrap();
     let start = Instant::now();
     let mut told = 0u64;
-    let (_, report) = spool::open(&disk, Settings::default(), 1, &mut |_| told += 1).unwrap();
+    let (_, report) = spool::open(&disk, Settings::for_tests(), 1, &mut |_| told += 1).unwrap();
     println!("opened {told} in {:?}: {report:?}", start.elapsed());
     assert_eq!(told, 1_000_000);
 }

@@ -33,7 +33,7 @@ fn settings() -> Settings {
         bulk_bytes_min: 128 << 10,
         staged_bytes_max: 1 << 20,
         own_bytes_max: 128 << 10,
-        ..Settings::default()
+        ..Settings::for_tests()
     }
 }
 

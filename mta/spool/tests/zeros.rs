@@ -35,7 +35,7 @@ impl Fresh {
             zero_slice_bytes: SLICE_BYTES as u32,
             spares: SPARES as usize,
             keep_free_bytes: 0,
-            ..Settings::default()
+            ..Settings::for_tests()
         };
         let disk = Disk::new(1);
         let (spool, _) = spool::open(&disk, settings, 1, &mut |_| {}).unwrap();

@@ -22,8 +22,6 @@ pub const BUILD: u64 = 1;
 pub const RECEIVER: u16 = 0;
 /// The sending process.
 pub const SENDER: SenderKey = SenderKey(Role::Send, 0);
-/// As in the daemon: memory for messages that are about to be tried.
-const SHELF_BYTES_MAX: usize = 32 << 20;
 /// All messages of a run fit in one, so that no run has a change of segments in it.
 const SEGMENT_BYTES: u32 = 16 << 20;
 const NOVEMBER: Wall = Wall::from_micros(1_795_253_400_000_000);
@@ -47,7 +45,8 @@ impl House {
         let now = Now { wall: NOVEMBER, ..Now::default() };
         let disk = MemoryDisk::default();
         let scheduler = Scheduler::new(settings.scheduler.clone(), 1, now);
-        let spool = spool::Settings { segment_bytes: SEGMENT_BYTES, ..spool::Settings::default() };
+        let spool =
+            spool::Settings { segment_bytes: SEGMENT_BYTES, ..spool::Settings::for_tests() };
         let opened = spool::open(&disk, spool, 1, &mut |_| ());
         let (spool, _) = opened.expect("the disk is empty and has room");
         let queue = Queue::new(BUILD, 1, settings, spool, scheduler, 1, now);
@@ -95,9 +94,9 @@ pub fn settings() -> Settings {
         hostname: "mx.example.org".into(),
         postmaster: Address::parse("MAILER-DAEMON@mx.example.org", true).expect("an address"),
         routes: routes(),
-        scheduler: scheduler::Settings::default(),
+        scheduler: scheduler::Settings::for_tests(),
         bounce_bytes_max: 50_000,
-        shelf_bytes_max: SHELF_BYTES_MAX,
+        shelf_bytes_max: queue::SHELF_BYTES_MAX,
         credit_bytes: 1 << 30,
         receivers: 1,
     }

@@ -51,11 +51,11 @@ impl Receive {
     pub fn new(house: &mut House) -> Receive {
         let mut receive = Receive {
             end: ReceiverEnd::new(BUILD, 1),
-            server: Server::new(server::Settings::new(domain("mx.example.org"))),
+            server: Server::new(server::Settings::for_tests(domain("mx.example.org"))),
             policy: Policy {
                 relay_from: vec!["198.51.100.0/24".parse().expect("a network")],
                 mailboxes: Mailboxes { names: Names::default(), accounts: Accounts::Any },
-                postmaster: Postmaster::default(),
+                postmaster: Postmaster::for_tests(),
                 routes: routes(),
             },
             next_number: 1,

@@ -69,7 +69,7 @@ struct Next {
 impl Station {
     fn new(waiting: Waiting) -> Station {
         let now = Now { wall: Wall::from_micros(1_795_253_400_000_000), ..Now::default() };
-        let scheduler = Scheduler::new(Settings::default(), 1, now);
+        let scheduler = Scheduler::new(Settings::for_tests(), 1, now);
         Station { waiting, scheduler, now, number: 0, in_flight: VecDeque::new() }
     }
 

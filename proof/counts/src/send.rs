@@ -85,9 +85,9 @@ impl Send {
             house,
             hop,
             end,
-            rules: Arc::new(Rules::default()),
+            rules: Arc::new(Rules::for_tests()),
             dead: DeadAddresses::default(),
-            config: Arc::new(Config { helo: "mx.example.org".into(), ..Config::default() }),
+            config: Arc::new(Config { helo: "mx.example.org".into(), ..Config::for_tests() }),
             from_queue: BytesMut::new(),
             to_queue: BytesMut::new(),
             idle: None,
@@ -166,7 +166,7 @@ impl Send {
     fn connect(&self, attempt: &Attempt, message: Box<Message>) -> Connection {
         let (rules, config) = (self.rules.clone(), self.config.clone());
         let now = self.house.now;
-        let (limits, dead) = (Limits::default(), self.dead.clone());
+        let (limits, dead) = (Limits::for_tests(), self.dead.clone());
         let line = Line::new(&attempt.hop, message, rules, config, limits, dead, now);
         let (peer, said) = outside(|| NextHop::greet(self.hop.chunking));
         Connection { line, peer, said, messages: 0 }

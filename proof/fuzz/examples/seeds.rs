@@ -241,7 +241,7 @@ fn crossing() {
 fn snapshots() {
     use scheduler::{Arrival, ArrivingRecipient, Scheduler, Settings};
     let now = Now { wall: Wall::from_micros(1_795_000_000_000_000), ..Now::default() };
-    let mut scheduler = Scheduler::new(Settings::default(), 1, now);
+    let mut scheduler = Scheduler::new(Settings::for_tests(), 1, now);
     let (hop, envelope) = (NextHop::Mx(Domain::parse("b.test").expect("it is one")), envelope());
     let address = &envelope.recipients[0].address;
     let recipient = ArrivingRecipient { address, hop: &hop, notify: Notify::DEFAULT };

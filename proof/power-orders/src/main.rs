@@ -51,7 +51,7 @@ fn read(directory: &Path, segment_bytes: u32) -> Result<(Value, Vec<Value>)> {
     let disk = Disk::open(directory)?;
     let now = Clock.now();
     let routes = Routes::default();
-    let mut scheduler = Scheduler::new(scheduler::Settings::default(), 1, now);
+    let mut scheduler = Scheduler::new(scheduler::Settings::for_tests(), 1, now);
     let mut restore = Restore::new(&routes);
     let (mut spool, report) = spool::open(&disk, settings(segment_bytes), 1, &mut |replay| {
         restore.replay(&mut scheduler, replay, now);
@@ -70,7 +70,7 @@ fn read(directory: &Path, segment_bytes: u32) -> Result<(Value, Vec<Value>)> {
 
 /// As the daemon sets them for segments of that size.
 fn settings(segment_bytes: u32) -> Settings {
-    let plain = Settings::default();
+    let plain = Settings::for_tests();
     Settings {
         segment_bytes,
         batch_bytes_max: plain.batch_bytes_max.min(segment_bytes / 4),

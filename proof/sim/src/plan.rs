@@ -376,7 +376,7 @@ fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
         // With 2, small chunks in padded batches would be copied for ever.
         copy_forward_divisor: pick(draw, &[4, 4, 8]),
         create: true,
-        ..spool::Settings::default()
+        ..spool::Settings::for_tests()
     };
     let scheduler = scheduler::Settings {
         retry: scheduler::Retry {
@@ -395,7 +395,7 @@ fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
         },
         attempts_in_flight_max: pick(draw, &[2, 1_000]),
         bulk_bytes_min: 20_000,
-        ..scheduler::Settings::default()
+        ..scheduler::Settings::for_tests()
     };
     Knobs {
         spool,

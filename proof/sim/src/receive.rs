@@ -98,7 +98,7 @@ impl Receive {
         let hostname = mail::Domain::parse("mx.test").expect("a domain");
         let settings = server::Settings {
             body_chunk_bytes: world.plan.knobs.body_chunk_bytes,
-            ..server::Settings::new(hostname)
+            ..server::Settings::for_tests(hostname)
         };
         Receive {
             station: Station::Receive(instance),

@@ -99,8 +99,11 @@ impl Send {
             number,
             local: number == world.plan.knobs.senders,
             end: SenderEnd::new(BUILD, world.chance.u64(), capacity),
-            rules: Arc::new(Rules { ourselves, ..Rules::default() }),
-            config: Arc::new(client::Config { helo: "mx.test".into(), ..Default::default() }),
+            rules: Arc::new(Rules { ourselves, ..Rules::for_tests() }),
+            config: Arc::new(client::Config {
+                helo: "mx.test".into(),
+                ..client::Config::for_tests()
+            }),
             dead: DeadAddresses::default(),
             connections: BTreeMap::new(),
             next_connection: 0,
@@ -276,7 +279,7 @@ impl Send {
         }
         let Waiting { job, message } = first;
         let (rules, config) = (self.rules.clone(), self.config.clone());
-        let (limits, dead) = (Limits::default(), self.dead.clone());
+        let (limits, dead) = (Limits::for_tests(), self.dead.clone());
         let line = Line::new(hop, message, rules, config, limits, dead, world.now());
         self.next_connection += 1;
         let id = self.next_connection;

@@ -163,7 +163,7 @@ impl World {
             policy: Policy {
                 relay_from: vec!["10.0.0.0/8".parse().expect("a network")],
                 mailboxes: Mailboxes { names: Names::default(), accounts: Accounts::Any },
-                postmaster: Postmaster::default(),
+                postmaster: Postmaster::for_tests(),
                 routes: routes.clone(),
             },
             routes,

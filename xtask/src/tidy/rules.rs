@@ -44,7 +44,15 @@ const BANNED_CODE: &[&str] = &[".unwrap()", "todo!", "unimplemented!", "dbg!"];
 
 /// Complaints about one file.
 pub fn check(source: &Source) -> Vec<String> {
-    [head(source), names(source), lengths(source), banned(source), sans_io(source)].concat()
+    [
+        head(source),
+        names(source),
+        lengths(source),
+        banned(source),
+        sans_io(source),
+        defaults(source),
+    ]
+    .concat()
 }
 
 /// Warnings about one file.
@@ -130,6 +138,27 @@ fn sans_io(source: &Source) -> Vec<String> {
     found
 }
 
+/// Settings of a machine are filled by the daemon, field by field: they have no `Default`, and what makes them for
+/// tests is not called by what runs.
+fn defaults(source: &Source) -> Vec<String> {
+    const MAKER: &str = "for_tests";
+    if !source.path.starts_with("mta/") {
+        return Vec::new();
+    }
+    let makers: Vec<_> = source.functions().into_iter().filter(|f| f.name == MAKER).collect();
+    let is_maker = |line| makers.iter().any(|f| (f.line..f.line + f.lines).contains(&line));
+    let calls = source.places(MAKER).map(|at| source.line(at)).filter(|line| !is_maker(*line));
+    let complain = |line| format!("{}:{line}: {MAKER} outside of tests", source.path);
+    let mut found: Vec<String> = calls.map(complain).collect();
+    let of_machine = !source.path.starts_with("mta/daemon/");
+    if of_machine && source.path.ends_with("/settings.rs") {
+        for line in source.places("Default").map(|at| source.line(at)) {
+            found.push(format!("{}:{line}: a default beside the daemon's table", source.path));
+        }
+    }
+    found
+}
+
 /// `Durable` is made in two places only.
 pub fn promises(sources: &[Source]) -> Vec<String> {
     const MAKER: &str = "Durable::proven";
@@ -208,6 +237,15 @@ mod tests {
             ("mta/mail/src/a.rs", &long, 1),
             ("mta/mail/src/a.rs", &table, 0),
             ("mta/mail/src/a.rs", "fn a() { todo!() }", 1),
+            (
+                "mta/spool/src/settings.rs",
+                "pub fn for_tests() -> A {\n A { b: B::for_tests() }\n}",
+                0,
+            ),
+            ("mta/spool/src/settings.rs", "impl Default for Settings {}", 1),
+            ("mta/daemon/src/a.rs", "fn a() { A { ..A::for_tests() } }", 1),
+            ("mta/daemon/src/a.rs", "#[cfg(test)]\nmod tests { fn a() { A::for_tests() } }", 0),
+            ("proof/sim/src/a.rs", "fn a() { A::for_tests() }", 0),
         ];
         for (path, text, count) in table_of {
             let found = check_text(path, text);

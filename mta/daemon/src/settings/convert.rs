@@ -5,10 +5,11 @@ use super::{
     BareNewline, Deliver, Destination, Listen, ListenAddress, Local, Order, Origin, Piece, Problem,
     Protocol, Settings, Surroundings, Users,
 };
-use mail::NextHop;
+use mail::{Address, NextHop};
 use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Standing};
 use smtp::framing::BareLf;
 use std::net::IpAddr;
+use std::time::Duration;
 
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,50 @@ mod tests;
 /// Refusals of a client in `relay.from` before each counts as wrong: as many as a transaction may have
 /// recipients at the most, so that no list of it is ever cut off.
 const TRUSTED_REFUSALS_MAX: u32 = 1_000_000;
+
+/// Recipients of one LMTP transaction: the session holds a reply for each of them until the end of the data.
+const LMTP_RECIPIENTS_MAX: u32 = 1_000;
+
+/// Bytes of one command line with its CRLF. RFC 5321 4.5.3.1.4 and the extensions need about 1,600.
+const COMMAND_BYTES_MAX: usize = 2_048;
+
+/// Bytes of replies that wait to be written to one client; above it the session reads nothing more.
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a body that a session hands over at once. A body of this size or less crosses in one piece from the client
+/// to the queue process and from there to the next hop, so the three crates must agree.
+const BODY_CHUNK_BYTES: usize = link::send::INLINE_BYTES_MAX as usize;
+const _: () = assert!(link::send::INLINE_BYTES_MAX == smtp::client::INLINE_BODY_BYTES_MAX);
+
+// What a client session asks for at once is what the queue process may be asked for at once.
+const _: () = assert!(smtp::client::BODY_CHUNK_BYTES_MAX <= link::send::CHUNK_BYTES_MAX);
+
+/// How long one attempt waits for a next hop at each step: the least that RFC 5321 4.5.3.2 asks for, and at most an hour
+/// for one message.
+const NEXT_HOP_TIMEOUTS: smtp::client::Timeouts = smtp::client::Timeouts {
+    greeting: minutes(5),
+    hello: minutes(5),
+    mail: minutes(5),
+    rcpt: minutes(5),
+    data: minutes(2),
+    block: minutes(3),
+    end: minutes(10),
+    total: minutes(60),
+};
+
+/// The port of next hops that an MX lookup finds.
+const SMTP_PORT: u16 = 25;
+
+/// What one attempt may try before its recipients are deferred.
+const ATTEMPT_LIMITS: delivery::Limits = delivery::Limits {
+    addresses_max: 5,
+    connect: Duration::from_secs(30),
+    resolve: Duration::from_secs(60),
+};
+
+const fn minutes(count: u64) -> Duration {
+    Duration::from_secs(60 * count)
+}
 
 impl Settings {
     /// What a session of this listener goes by; `trusted`: its client is in `relay.from`.
@@ -46,7 +91,13 @@ impl Settings {
             data_wait_max: limits.data_timeout,
             data_bytes_per_second_min: limits.data_bytes_per_second_min,
             transaction_wait_max: limits.transaction_time_max,
-            ..smtp::server::Settings::new(listen.hostname.clone())
+            hostname: listen.hostname.clone(),
+            line_bytes_max: None,
+            lmtp_recipients_max: LMTP_RECIPIENTS_MAX,
+            mails_max: None,
+            command_bytes_max: COMMAND_BYTES_MAX,
+            body_chunk_bytes: BODY_CHUNK_BYTES,
+            output_bytes_max: OUTPUT_BYTES_MAX,
         }
     }
 
@@ -136,8 +187,7 @@ impl Settings {
 
     /// What the spool goes by.
     pub fn spool(&self) -> spool::Settings {
-        let plain = spool::Settings::default();
-        // Sizes of at most 1 GiB by the table of knobs.
+        // Sizes of at most 1 GiB by the table of settings.
         let small = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         let segment_bytes = small(self.spool.segment_bytes);
         spool::Settings {
@@ -147,9 +197,20 @@ impl Settings {
             reserve_bytes: self.spool.reserve_bytes,
             keep_free_bytes: self.spool.keep_free_bytes,
             snapshot_log_bytes: self.spool.snapshot_bytes,
-            // The spool asks for at least eight chunks in a segment.
-            chunk_bytes_max: plain.chunk_bytes_max.min(segment_bytes / 8),
-            ..plain
+            bulk_bytes_min: 1 << 20,
+            // One chunk is what a sending process fetches at once; a segment must have room for eight.
+            chunk_bytes_max: link::send::CHUNK_BYTES_MAX.min(segment_bytes / 8),
+            // A snapshot writes the whole index: with 3, snapshots add at most a third to the bytes of the log.
+            snapshot_log_factor: 3,
+            snapshot_slice_messages: 4096,
+            staged_bytes_max: 256 << 20,
+            own_bytes_max: 32 << 20,
+            spares: 3,
+            change_delay_ms_max: 20,
+            recent_transactions_max: 65_536,
+            zero_slice_bytes: 1 << 20,
+            copy_forward_divisor: 8,
+            create: true,
         }
     }
 
@@ -172,6 +233,51 @@ impl Settings {
             bulk_bytes_min: self.queue.bulk_bytes_min,
             losses_max: self.queue.losses_max.try_into().unwrap_or(u8::MAX),
             order: self.queue.order.of_scheduler(),
+        }
+    }
+
+    /// The settings of the queue process's machine.
+    pub fn queue(&self, surroundings: &Surroundings) -> queue::Settings {
+        let postmaster = format!("MAILER-DAEMON@{}", self.hostname);
+        queue::Settings {
+            hostname: self.hostname.to_string(),
+            postmaster: Address::parse(&postmaster, true).expect("a host name makes a domain"),
+            routes: self.routes(surroundings),
+            scheduler: self.scheduler(),
+            bounce_bytes_max: self.bounce.original_bytes_max,
+            shelf_bytes_max: queue::SHELF_BYTES_MAX,
+            credit_bytes: self.limits.session_memory_bytes_max,
+            receivers: u16::try_from(self.processes.receive).unwrap_or(u16::MAX),
+        }
+    }
+
+    /// The settings of every SMTP and LMTP session with a next hop.
+    pub fn client(&self) -> smtp::client::Config {
+        smtp::client::Config {
+            helo: self.hostname.as_str().into(),
+            timeouts: NEXT_HOP_TIMEOUTS,
+            chunking: true,
+        }
+    }
+
+    /// The limits of one attempt.
+    pub fn attempt_limits(&self) -> delivery::Limits {
+        ATTEMPT_LIMITS
+    }
+
+    /// The rules for mail that goes where the DNS says.
+    pub fn rules(&self, surroundings: &Surroundings) -> delivery::Rules {
+        let choice = |used| if used { delivery::Choice::Use } else { delivery::Choice::Refuse };
+        delivery::Rules {
+            port: SMTP_PORT,
+            ourselves: delivery::Ourselves {
+                names: vec![self.hostname.as_str().into()],
+                addresses: self.own_addresses(surroundings),
+            },
+            loopback_is_ourselves: true,
+            mx_addresses: choice(self.dns.mx_addresses),
+            mx_nxdomain: choice(self.dns.mx_nxdomain),
+            private_addresses: choice(self.dns.private_addresses),
         }
     }
 }

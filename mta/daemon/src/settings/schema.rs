@@ -87,7 +87,8 @@ fn hostname(top: &Scope<'_>, system: &System) -> Option<Domain> {
 
 fn postmaster(top: &Scope<'_>, local: &Scope<'_>) -> Postmaster {
     let (table, name) = if top.has("postmaster") { (top, "postmaster") } else { (local, "users") };
-    let to = top.text("postmaster", forms::postmaster).unwrap_or_default();
+    let to = top.text("postmaster", forms::postmaster);
+    let to = to.expect("the table of knobs has a good default");
     Postmaster { to, origin: origin(table, name) }
 }
 

@@ -46,7 +46,7 @@ pub fn settings() -> queue::Settings {
         hostname: "mx.test".into(),
         postmaster: address("postmaster@mx.test"),
         routes: policy::Routes::new(own, NextHop::Local, name, Vec::new(), false),
-        scheduler: scheduler::Settings::default(),
+        scheduler: scheduler::Settings::for_tests(),
         bounce_bytes_max: 10_000,
         shelf_bytes_max: 0,
         credit_bytes: 1 << 20,
@@ -62,7 +62,7 @@ pub fn spool_settings() -> spool::Settings {
         reserve_bytes: 0,
         keep_free_bytes: 0,
         snapshot_log_bytes: 4 << 10,
-        ..spool::Settings::default()
+        ..spool::Settings::for_tests()
     }
 }
 

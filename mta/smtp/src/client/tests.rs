@@ -299,7 +299,7 @@ fn tell_cut(
     messages: &[Box<Message>],
     cuts: &[usize],
 ) -> Story {
-    let mut talk = Talk::new(dialect, Config::default(), rules);
+    let mut talk = Talk::new(dialect, Config::for_tests(), rules);
     for message in messages {
         talk.send(message.clone());
         talk.run(cuts);
@@ -459,7 +459,7 @@ fn d151_a_body_that_breaks_off_is_never_ended() {
     for (hello, input) in
         [(PLAIN, Input::BodyFailed), (ALL, Input::BodyFailed), (PLAIN, Input::Lost)]
     {
-        let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[("EHLO", hello)]);
+        let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", hello)]);
         let mut message = message(1);
         message.content = None;
         message.body_bytes = 70_000;
@@ -487,7 +487,7 @@ fn d151_a_body_that_breaks_off_is_never_ended() {
 #[test]
 fn d152_a_late_answer_counts_and_a_later_one_does_not() {
     for (seconds, expected) in [(599, "D End 250"), (600, "T End own 451, closed")] {
-        let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[(".", "")]);
+        let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[(".", "")]);
         talk.send(message(1));
         talk.run(&[usize::MAX]);
         let due = talk.session.next_wakeup().unwrap();
@@ -680,7 +680,7 @@ fn d156_and_d157_lmtp_answers_for_each_recipient_and_only_missing_ones_are_tried
 #[test]
 fn d159_a_peer_that_trickles_or_does_not_read_is_given_up_in_time() {
     // One byte in 30 seconds does not move the deadline of the answer.
-    let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[("EHLO", PLAIN), ("MAIL", "")]);
+    let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", PLAIN), ("MAIL", "")]);
     talk.send(message(1));
     talk.run(&[usize::MAX]);
     let mut now = 0;
@@ -694,7 +694,7 @@ fn d159_a_peer_that_trickles_or_does_not_read_is_given_up_in_time() {
     assert_eq!(talk.story().summary(), "T Mail own 451, closed");
 
     // A peer that reads a byte now and then has an hour over all.
-    let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[("EHLO", PLAIN)]);
+    let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", PLAIN)]);
     let mut large = message(1);
     large.content = None;
     large.body_bytes = 10 << 20;
@@ -855,7 +855,7 @@ fn d176_an_idle_connection_that_the_peer_closed_gives_the_message_back_unsent() 
         let story = tell(&rules, &[message(1), message(1)]);
         assert_eq!(story.summary(), expected, "{rules:?}");
     }
-    let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[]);
+    let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[]);
     talk.send(message(1));
     talk.run(&[usize::MAX]);
     talk.session.handle(Input::Received(b"421 4.4.2 idle\r\n"), at(9));
@@ -869,7 +869,7 @@ fn d176_an_idle_connection_that_the_peer_closed_gives_the_message_back_unsent() 
 #[test]
 fn a_goodbye_while_a_body_is_looked_at_leaves_no_message_without_an_end() {
     let eight_bit = |used| {
-        let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[("EHLO", PIPELINING)]);
+        let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", PIPELINING)]);
         talk.run(&[usize::MAX]);
         if used {
             talk.send(message(1));
@@ -923,7 +923,7 @@ fn an_answer_before_the_end_of_the_body_delivers_nothing() {
     for (early, expected) in
         [("250 kept\r\n", "T Data own 451, closed"), ("550 no\r\n", "F Data 550, closed")]
     {
-        let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[("EHLO", ALL)]);
+        let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", ALL)]);
         talk.send(Box::new(Message { content: None, body_bytes: 70_000, ..*message(1) }));
         while talk.session.poll().is_none() {
             let outgoing = talk.session.outgoing().to_vec();
@@ -942,7 +942,7 @@ fn an_answer_before_the_end_of_the_body_delivers_nothing() {
 fn a_connection_takes_as_many_messages_as_the_peer_allows() {
     for (hello, expected) in [("250 LIMITS MAILMAX=2\r\n", 2), (PLAIN, 5)] {
         let hello = format!("250-s\r\n{hello}");
-        let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[("EHLO", &hello)]);
+        let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", &hello)]);
         talk.run(&[usize::MAX]);
         let sent = (0..5).take_while(|_| {
             let can_send = talk.session.can_send();
@@ -972,7 +972,7 @@ fn limits_of_the_peer_are_kept() {
 
 #[test]
 fn a_small_message_with_its_envelope_is_one_write() {
-    let mut talk = Talk::new(Dialect::Smtp, Config::default(), &[]);
+    let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[]);
     talk.send(message(3));
     talk.session.handle(Input::Received(b"220 a\r\n"), at(0));
     let hello = talk.session.outgoing().len();
@@ -1020,7 +1020,7 @@ proptest! {
     ) {
         let script = format!("220 a\r\n{ALL}250 a\r\n250 b\r\n250 c\r\n250 d\r\n");
         let mut session =
-            Session::new(Arc::default(), Dialect::Smtp, "p", at(0));
+            Session::new(Arc::new(Config::for_tests()), Dialect::Smtp, "p", at(0));
         session.handle(Input::Send(message(2)), at(0));
         session.handle(Input::Received(&script.as_bytes()[..good.min(script.len())]), at(0));
         session.handle(Input::Received(&junk), at(0));

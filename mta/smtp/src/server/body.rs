@@ -171,7 +171,7 @@ mod tests {
     fn r211_a_chunk_takes_no_more_memory_than_its_bound_however_it_is_cut() {
         for (bare_lf, line) in [(BareLf::Refuse, "xx"), (BareLf::Normalize, "x\n")] {
             let hostname = mail::Domain::parse("mx.test").unwrap();
-            let settings = Settings { bare_lf, ..Settings::new(hostname) };
+            let settings = Settings { bare_lf, ..Settings::for_tests(hostname) };
             let most = settings.body_chunk_bytes;
             let text = line.repeat(most);
             for cut in [1, 1_000, 1_460, 40_000, most] {

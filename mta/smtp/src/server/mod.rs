@@ -38,4 +38,4 @@ pub use delivered_to::DeliveredTo;
 pub use event::{BodyEnd, Event, Mail};
 pub use header::HeaderScan;
 pub use session::Session;
-pub use settings::{BODY_CHUNK_BYTES, Server, Settings};
+pub use settings::{Server, Settings};

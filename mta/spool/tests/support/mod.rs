@@ -37,7 +37,7 @@ pub fn settings(commits_in_flight: usize) -> Settings {
         zero_slice_bytes: 64 << 10,
         copy_forward_divisor: 2,
         recent_transactions_max: 10_000,
-        ..Settings::default()
+        ..Settings::for_tests()
     }
 }
 

@@ -107,7 +107,7 @@ fn delivered(attempt: &Attempt) -> Vec<(u32, Outcome)> {
 }
 
 fn empty() -> Scheduler {
-    Scheduler::new(Settings::default(), 1, START)
+    Scheduler::new(Settings::for_tests(), 1, START)
 }
 
 /// One message to `n` recipients.

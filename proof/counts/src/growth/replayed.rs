@@ -58,7 +58,7 @@ fn recover(
     let disk = MemoryDisk::default();
     fill(&disk, envelopes, changes);
     let (routes, now) = (routes(), start());
-    let mut scheduler = Scheduler::new(scheduler::Settings::default(), 1, now);
+    let mut scheduler = Scheduler::new(scheduler::Settings::for_tests(), 1, now);
     let (count, _spool) = counted(|| {
         let mut restore = Restore::new(&routes);
         spool::open(&disk, settings(), 1, &mut |replay| restore.replay(&mut scheduler, replay, now))
@@ -112,7 +112,7 @@ fn settings() -> Settings {
         bulk_bytes_min: 512 << 10,
         spares: 1,
         reserve_bytes: 0,
-        ..Settings::default()
+        ..Settings::for_tests()
     }
 }
 

@@ -35,9 +35,9 @@ fn transaction(n: usize, domains: bool) -> Count {
         content: Some(Bytes::from_static(CONTENT)),
     });
     let hop = NextHop::Smtp(Host::Address([192, 0, 2, 26].into()), 25);
-    let config = Config { helo: "mx.example.org".into(), ..Config::default() };
+    let config = Config { helo: "mx.example.org".into(), ..Config::for_tests() };
     let (count, outcomes) = counted(|| {
-        let (rules, limits) = (Arc::new(Rules::default()), Limits::default());
+        let (rules, limits) = (Arc::new(Rules::for_tests()), Limits::for_tests());
         let now = Now::default();
         let dead = DeadAddresses::default();
         deliver(Line::new(&hop, message, rules, Arc::new(config), limits, dead, now), now)

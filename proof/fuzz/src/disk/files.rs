@@ -35,7 +35,7 @@ pub fn settings() -> Settings {
         zero_slice_bytes: 64 << 10,
         copy_forward_divisor: 2,
         recent_transactions_max: 1_000,
-        ..Settings::default()
+        ..Settings::for_tests()
     }
 }
 

@@ -202,7 +202,7 @@ fn entries(payload: &[u8]) {
 /// One message of the scheduler: restored, explained, exported again, and restored from that.
 pub fn blob(bytes: &[u8]) {
     let now = Now { wall: Wall::from_micros(1_795_000_000_000_000), ..Now::default() };
-    let scheduler = || scheduler::Scheduler::new(scheduler::Settings::default(), 1, now);
+    let scheduler = || scheduler::Scheduler::new(scheduler::Settings::for_tests(), 1, now);
     let mut first = scheduler();
     let restored = memory::within(bound(bytes) + (64 << 20), || first.restore(bytes, now));
     let Ok(id) = restored else {

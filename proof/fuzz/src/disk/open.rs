@@ -41,7 +41,7 @@ fn opened(disk: &Disk) -> Option<(Spool, BTreeSet<MessageId>)> {
     let own = Domain::parse("local.test").expect("it is one");
     let routes = Routes::new([].into(), NextHop::Local, own, Vec::new(), false);
     let mut restore = queue::Restore::new(&routes);
-    let mut scheduler = scheduler::Scheduler::new(scheduler::Settings::default(), 1, now);
+    let mut scheduler = scheduler::Scheduler::new(scheduler::Settings::for_tests(), 1, now);
     let opened = spool::open(disk, settings(), 9, &mut |replay| {
         restore.replay(&mut scheduler, replay, now);
     });

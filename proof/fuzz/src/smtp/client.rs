@@ -71,7 +71,7 @@ impl Driver {
     fn new(flags: u8) -> Driver {
         let dialect = if flags & 1 != 0 { Dialect::Lmtp } else { Dialect::Smtp };
         let config =
-            Config { helo: "c.test".into(), chunking: flags & 2 != 0, ..Config::default() };
+            Config { helo: "c.test".into(), chunking: flags & 2 != 0, ..Config::for_tests() };
         let now = Now { monotonic: Instant::from_nanos(1), ..Now::default() };
         Driver {
             session: Session::new(Arc::new(config), dialect, "peer.test[192.0.2.1]:25", now),

@@ -70,7 +70,7 @@ pub fn settings(flags: u8) -> Settings {
         errors_max: 12,
         idle_commands_max: 6,
         refusals_max: 8,
-        ..Settings::new(Domain::parse("mx.test").expect("it is one"))
+        ..Settings::for_tests(Domain::parse("mx.test").expect("it is one"))
     }
 }
 

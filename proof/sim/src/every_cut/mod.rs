@@ -73,11 +73,12 @@ fn settings(commits_in_flight: usize) -> Settings {
         zero_slice_bytes: 64 << 10,
         copy_forward_divisor: 2,
         recent_transactions_max: 10_000,
-        ..spool::Settings::default()
+        ..spool::Settings::for_tests()
     };
     let domain = |text: &str| Domain::parse(text).expect("a name of a machine");
-    let retry = scheduler::Retry { first: Duration::from_millis(60), ..Default::default() };
-    let scheduler = scheduler::Settings { retry, ..Default::default() };
+    let retry =
+        scheduler::Retry { first: Duration::from_millis(60), ..scheduler::Retry::for_tests() };
+    let scheduler = scheduler::Settings { retry, ..scheduler::Settings::for_tests() };
     let own = HashSet::from([domain("here.test")]);
     let routes = policy::Routes::new(own, NextHop::Local, domain("mx.here.test"), vec![], false);
     let queue = queue::Settings {

@@ -197,7 +197,7 @@ fn open(
     log: &Log,
     now: Now,
 ) -> std::result::Result<Queue, spool::OpenError> {
-    let settings = wiring::queue(handed);
+    let settings = handed.settings.queue(&handed.surroundings);
     let seed = world::real::Chance.u64();
     let mut scheduler = Scheduler::new(settings.scheduler.clone(), seed, now);
     let mut restore = queue::Restore::new(&settings.routes);
@@ -275,7 +275,7 @@ async fn obey(shared: &Rc<Shared>) -> Result<()> {
 fn reload(shared: &Shared, fd: OwnedFd) -> Result<()> {
     match crate::settings::open(fd) {
         Ok(handed) => {
-            let settings = wiring::queue(&handed);
+            let settings = handed.settings.queue(&handed.surroundings);
             shared.queue.borrow_mut().reload(settings, shared.now());
             shared.moved.notify_one();
             shared.orders.say(&ToMaster::Reloaded)

@@ -162,8 +162,6 @@ fn the_addresses_we_listen_at_are_ours_as_literals_and_mboxes_have_locks() {
 #[test]
 fn the_spool_takes_whatever_the_knobs_let_through() {
     let system = System { hostname: "mx.test".into(), state: "/s".into() };
-    let defaults = load(b"", "f", &system).unwrap().spool();
-    assert_eq!(defaults, spool::Settings::default());
     for (segment, batch) in [("1MiB", "64KiB"), ("1MiB", "256KiB"), ("1GiB", "256MiB")] {
         let text = format!("[spool]\nsegment_bytes = {segment:?}\nbatch_bytes_max = {batch:?}");
         let settings = load(text.as_bytes(), "f", &system).unwrap().spool();
@@ -172,9 +170,23 @@ fn the_spool_takes_whatever_the_knobs_let_through() {
 }
 
 #[test]
-fn the_scheduler_s_own_defaults_are_those_of_the_knobs() {
+fn tests_run_with_the_settings_that_the_daemon_makes_of_an_empty_file() {
     let system = System { hostname: "mx.test".into(), state: "/s".into() };
     let settings = load(b"", "f", &system).unwrap();
-    let (ours, theirs) = (settings.scheduler(), scheduler::Settings::default());
-    assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    let stranger = settings.smtp(&settings.listen[0], false);
+    let recipients_max = stranger.recipients_max;
+    let server = smtp::server::Settings::for_tests(settings.hostname.clone());
+    let server = smtp::server::Settings { recipients_max, ..server };
+    assert_eq!(format!("{stranger:?}"), format!("{server:?}"));
+    let scheduler = scheduler::Settings::for_tests();
+    assert_eq!(format!("{:?}", settings.scheduler()), format!("{scheduler:?}"));
+    assert_eq!(settings.spool(), spool::Settings::for_tests());
+    let client =
+        smtp::client::Config { helo: "mx.test".into(), ..smtp::client::Config::for_tests() };
+    assert_eq!(format!("{:?}", settings.client()), format!("{client:?}"));
+    assert_eq!(settings.attempt_limits(), delivery::Limits::for_tests());
+    let rules = settings.rules(&Surroundings::default());
+    let ourselves = rules.ourselves.clone();
+    assert_eq!(ourselves.names, [Box::from("mx.test")]);
+    assert_eq!(rules, delivery::Rules { ourselves, ..delivery::Rules::for_tests() });
 }

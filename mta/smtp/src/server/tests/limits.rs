@@ -220,3 +220,16 @@ fn r225_commands_that_move_nothing_are_bounded_in_number() {
     let codes = talk(&settings(), &hellos, |left| left).codes();
     assert_eq!((codes.len(), codes.last()), (120, Some(&421)));
 }
+
+#[test]
+fn an_lmtp_session_holds_replies_for_fewer_recipients_than_smtp_takes() {
+    let lmtp = Settings { lmtp: true, recipients_max: 200, lmtp_recipients_max: 100, ..settings() };
+    let line = |number| format!("RCPT TO:<u{number}@y.test>\r\n");
+    let paths: String = (0..101).map(line).collect();
+    let mail = format!("MAIL FROM:<a@b.test>\r\n{paths}");
+    let outcome = check_with(&lmtp, &[b"LHLO c\r\n", mail.as_bytes()]);
+    let codes = outcome.codes();
+    assert_eq!((codes[100], codes[101]), (250, 452), "{codes:?}");
+    let smtp = Settings { lmtp: false, ..lmtp };
+    assert_eq!(check_with(&smtp, &[EHLO, mail.as_bytes()]).codes().last(), Some(&250));
+}

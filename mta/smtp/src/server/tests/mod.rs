@@ -175,7 +175,7 @@ fn shown(event: &Event) -> String {
 }
 
 pub(super) fn settings() -> Settings {
-    Settings::new(Domain::parse("mx.test").unwrap())
+    Settings::for_tests(Domain::parse("mx.test").unwrap())
 }
 
 /// Runs a script: each group is sent when all replies to the one before it have been read.
