@@ -1,10 +1,12 @@
-//! Tidy: the rules of this house that neither rustc nor clippy knows.
+//! `cargo xtask tidy`: the project's own rules, which neither rustc nor clippy checks.
 //!
-//! Must never mend what it finds; it names the place and the rule.
+//! Must never change a file: it reports the place and the rule.
 
 mod arrows;
 mod docs;
+mod glossary;
 mod locks;
+mod phrases;
 mod rules;
 pub mod source;
 
@@ -32,6 +34,8 @@ pub fn run(root: &Path) -> Result<()> {
     let manifest = std::fs::read_to_string(root.join("Cargo.toml"))?;
     complaints.extend(rules::faults(&sources, &manifest));
     complaints.extend(docs::check(root, &files, &sources)?);
+    complaints.extend(glossary::check(root, &sources)?);
+    complaints.extend(phrases::check(root, &files)?);
     complaints.extend(crate::knobs::current(root)?);
     complaints.extend(crate::faults::current(root)?);
     complaints.extend(crate::bounds::current(root)?);
