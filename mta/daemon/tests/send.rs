@@ -9,11 +9,8 @@ mod support;
 use bytes::BytesMut;
 use daemon::process::send::{self, Ended, Journal, Order, Setup};
 use daemon::resolve::{Resolver, Sources};
-use link::send::{Attempt, QueueEnd, QueueEvent, Result};
-use mail::{
-    Address, BodyKind, Domain, Host, MessageId, NextHop, Notify, Outcome, Recipient, ReversePath,
-    Stage, Wall,
-};
+use link::send::{Attempt, QueueEnd, QueueEvent, Result, Route};
+use mail::{Address, Domain, Host, NextHop, Outcome, ReversePath, Stage};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
@@ -172,28 +169,16 @@ fn connect(orders: &mpsc::Sender<Order>) -> (UnixStream, QueueEnd) {
 }
 
 fn attempt(number: u64, port: u16, recipients: &[&str], body_bytes: usize) -> Attempt {
-    let address = |text: &&str| Address::parse(text, false).unwrap();
-    let recipient = |address| Recipient { address, notify: Notify::DEFAULT, orcpt: None };
-    let recipients = recipients.iter().map(address).map(recipient);
-    Attempt {
-        attempt: number,
-        seal: 0,
-        message: MessageId(number),
+    let mut attempt = Attempt::sample(number, recipients);
+    attempt.route = Route {
         hop: NextHop::Smtp(Host::Address("127.0.0.1".parse().unwrap()), port),
         connections_max: 10,
         messages_per_connection_max: 100,
-        sender: ReversePath::Address(Address::parse("s@source.test", false).unwrap()),
-        ret: None,
-        envid: None,
-        body: BodyKind::SevenBit,
-        smtputf8: false,
-        arrived: Wall::default(),
-        due: Wall::default(),
-        attempts_before: 0,
-        body_bytes: body_bytes as u64,
-        prefix_bytes: 0,
-        recipients: (3..).zip(recipients).collect(),
-    }
+    };
+    attempt.from.sender = ReversePath::Address(Address::parse("s@source.test", false).unwrap());
+    attempt.body.bytes = body_bytes as u64;
+    attempt.recipients.iter_mut().for_each(|(index, _)| *index += 3);
+    attempt
 }
 
 fn summary(result: &Result) -> String {
@@ -243,7 +228,7 @@ fn connections_are_kept_up_to_the_messages_that_one_may_carry() {
     let mut queue = Queue::start();
     for number in 1..=25 {
         let mut attempt = attempt(number, sink.port, &["a@sink.test"], 3);
-        attempt.messages_per_connection_max = 10;
+        attempt.route.messages_per_connection_max = 10;
         queue.give(attempt, b"a\r\n");
         queue.result();
     }
@@ -260,7 +245,7 @@ fn at_most_so_many_connections_go_to_one_hop_and_over_all() {
     for number in 1..=200u64 {
         let sink = &sinks[number as usize % 4];
         let mut attempt = attempt(number, sink.port, &["a@sink.test"], 3);
-        attempt.connections_max = 2;
+        attempt.route.connections_max = 2;
         queue.give(attempt, b"a\r\n");
     }
     let mut seen: Vec<_> = (0..200).map(|_| queue.result().attempt).collect();
@@ -301,7 +286,7 @@ fn a_dead_next_hop_defers_at_connect_and_a_name_of_the_hosts_file_is_found() {
         [(30, "named.test", "3 D End 250"), (31, "other.test", "3 T Resolve 451")]
     {
         let mut attempt = attempt(number, sink.port, &["a@sink.test"], 3);
-        attempt.hop = NextHop::Smtp(name(host), sink.port);
+        attempt.route.hop = NextHop::Smtp(name(host), sink.port);
         queue.give(attempt, b"a\r\n");
         assert_eq!(summary(&queue.result()), expected);
     }
@@ -315,7 +300,7 @@ fn d158_a_unix_socket_that_is_missing_or_refuses_defers() {
     let path = directory.path().join("lmtp");
     for number in 1..=2 {
         let mut attempt = attempt(number, 1, &["a@sink.test"], 3);
-        attempt.hop = NextHop::LmtpUnix(path.to_str().unwrap().into());
+        attempt.route.hop = NextHop::LmtpUnix(path.to_str().unwrap().into());
         queue.give(attempt, b"a\r\n");
         assert_eq!(summary(&queue.result()), "3 T Connect 451");
         // The second time the socket is there, and nobody behind it.

@@ -67,7 +67,7 @@ pub enum Output {
     Connect(Target),
     /// Give these bytes of the body.
     NeedBody {
-        /// Counted without the message's prefix.
+        /// Where they begin in the message.
         offset: u64,
         /// As many must come.
         bytes: u32,

@@ -6,7 +6,7 @@ use crate::resolve::{Answer, Answers, Mx, Question};
 use crate::route::{Choice, MX_HOSTS_MAX, Ourselves, Rules, Search, Target, Where};
 use bytes::Bytes;
 use mail::{
-    Address, BodyKind, Domain, Host, Instant, NextHop, Notify, Now, Outcome, Recipient,
+    Address, Domain, Host, Instant, MailFrom, NextHop, Notify, Now, Outcome, Recipient,
     ReversePath, Stage,
 };
 use proptest::prelude::*;
@@ -389,13 +389,8 @@ fn at(seconds: u64) -> Now {
 fn message() -> Box<Message> {
     let address = Address::parse("r@d.test", false).unwrap();
     Box::new(Message {
-        sender: ReversePath::Null,
-        ret: None,
-        envid: None,
-        body: BodyKind::SevenBit,
-        smtputf8: false,
+        from: MailFrom::new(ReversePath::Null),
         recipients: vec![Recipient { address, notify: Notify::DEFAULT, orcpt: None }; 2],
-        prefix: Bytes::new(),
         body_bytes: 3,
         content: Some(Bytes::from_static(b"a\r\n")),
     })

@@ -790,18 +790,14 @@ impl QueueEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{Address, BodyKind, Notify, Origin, Protocol, Recipient, ReversePath, Wall};
+    use mail::{Address, MailFrom, Notify, Origin, Protocol, Recipient, ReversePath, Wall};
 
     const NOW: Instant = Instant::ZERO;
 
     fn envelope() -> Envelope {
         let origin = Origin { client: None, helo: "h".into(), protocol: Protocol::Esmtp };
         Envelope {
-            sender: ReversePath::Null,
-            ret: None,
-            envid: None,
-            body: BodyKind::SevenBit,
-            smtputf8: false,
+            from: MailFrom::new(ReversePath::Null),
             origin,
             arrived: Wall::default(),
             recipients: vec![recipient()],
@@ -1069,7 +1065,7 @@ mod tests {
     fn an_envelope_that_no_session_would_have_made_is_not_taken() {
         let wrong: [fn(&mut Envelope); 4] = [
             |envelope| envelope.recipients.clear(),
-            |envelope| envelope.envid = Some("x\r\nRSET".into()),
+            |envelope| envelope.from.envid = Some("x\r\nRSET".into()),
             |envelope| envelope.origin.helo = "a b".into(),
             |envelope| envelope.recipients[0].orcpt = Some("rfc822;x y".into()),
         ];

@@ -13,7 +13,7 @@ use crate::bounds::{
 };
 use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
-use mail::{BodyKind, MessageId, NextHop, Outcome, Recipient, Ret, ReversePath, Wall};
+use mail::{MailFrom, MessageId, NextHop, Outcome, Recipient, Wall};
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -32,40 +32,77 @@ const _: () = assert!(CHUNK_BYTES_MAX as usize <= PIECE_BYTES_MAX);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Unique over all lives of the queue process.
-    pub attempt: u64,
+    pub id: u64,
     /// Seals the attempt, its message and recipients for the process that it is given to: what
     /// that process says to be under way is believed by this alone.
     pub seal: u64,
     /// The message.
     pub message: MessageId,
-    /// Where to.
-    pub hop: NextHop,
-    /// At most so many connections to this next hop at once from this process.
-    pub connections_max: u32,
-    /// A connection is closed after so many messages.
-    pub messages_per_connection_max: u32,
+    /// The next hop, and how much this process may do there at once.
+    pub route: Route,
     /// MAIL FROM.
-    pub sender: ReversePath,
-    /// RET.
-    pub ret: Option<Ret>,
-    /// ENVID, xtext.
-    pub envid: Option<Box<str>>,
-    /// BODY=.
-    pub body: BodyKind,
-    /// SMTPUTF8.
-    pub smtputf8: bool,
-    /// When the message came.
+    pub from: MailFrom,
+    /// When the message came, and when this attempt became due.
+    pub times: Times,
+    /// The size of the message.
+    pub body: BodySize,
+    /// The index in the envelope and the recipient.
+    pub recipients: Vec<(u32, Recipient)>,
+}
+
+/// The next hop of an attempt, with its limits for one sending process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// The next hop.
+    pub hop: NextHop,
+    /// Upper bound on the connections of this process to this next hop.
+    pub connections_max: u32,
+    /// Upper bound on the messages of one connection.
+    pub messages_per_connection_max: u32,
+}
+
+/// What happened to a message before an attempt, for the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// When the last byte of the message was received.
     pub arrived: Wall,
     /// When this attempt became due: the end of the station `schedule`.
     pub due: Wall,
-    /// Attempts made before this one.
-    pub attempts_before: u16,
-    /// Our headers and the sender's bytes together.
-    pub body_bytes: u64,
-    /// Of these, our headers.
+}
+
+/// The size of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BodySize {
+    /// Our own headers and the sender's bytes together.
+    pub bytes: u64,
+    /// Our own headers, which come first.
     pub prefix_bytes: u32,
-    /// Index in the envelope, and the recipient.
-    pub recipients: Vec<(u32, Recipient)>,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Attempt {
+    /// An attempt for tests: these recipients of a message of three octets from the null sender,
+    /// whose id is that of the attempt.
+    pub fn sample(id: u64, recipients: &[&str]) -> Attempt {
+        let recipient = |address: &&str| {
+            let address = mail::Address::parse(address, false).expect("the test gives an address");
+            Recipient { address, notify: mail::Notify::DEFAULT, orcpt: None }
+        };
+        Attempt {
+            id,
+            seal: 0,
+            message: MessageId(id),
+            route: Route {
+                hop: NextHop::Local,
+                connections_max: 1,
+                messages_per_connection_max: 1,
+            },
+            from: MailFrom::new(mail::ReversePath::Null),
+            times: Times::default(),
+            body: BodySize { bytes: 3, prefix_bytes: 0 },
+            recipients: (0..).zip(recipients.iter().map(recipient)).collect(),
+        }
+    }
 }
 
 /// What became of one attempt.
@@ -272,7 +309,7 @@ impl SenderEnd {
         if attempt.recipients.len() > ATTEMPT_RECIPIENTS_MAX {
             return Err(LinkError::Garbage);
         }
-        let small = attempt.body_bytes <= INLINE_BYTES_MAX;
+        let small = attempt.body.bytes <= INLINE_BYTES_MAX;
         let body = match (small, inline) {
             (true, inline) => Some(self.body(attempt.message, inline)?),
             (false, None) if !self.bodies.contains_key(&attempt.message) => None,
@@ -287,7 +324,7 @@ impl SenderEnd {
             result: None,
             holds_body: body.is_some(),
         };
-        self.open.insert(attempt.attempt, open);
+        self.open.insert(attempt.id, open);
         self.events.push_back(SenderEvent::Attempt { attempt, body });
         Ok(())
     }
@@ -540,8 +577,8 @@ impl QueueEnd {
         attempt: Attempt,
         body: Option<&[u8]>,
     ) -> std::result::Result<(), LinkError> {
-        let small = attempt.body_bytes <= INLINE_BYTES_MAX;
-        let (id, message) = (attempt.attempt, attempt.message);
+        let small = attempt.body.bytes <= INLINE_BYTES_MAX;
+        let (id, message) = (attempt.id, attempt.message);
         let users = small.then(|| self.held.entry(message));
         let body = match &users {
             Some(Entry::Vacant(_)) => body,
@@ -605,26 +642,10 @@ mod tests {
     use mail::{Address, Enhanced, Notify, Reply, Report, Stage};
 
     fn attempt(id: u64, message: u64, body_bytes: u64) -> Attempt {
-        let address = Address::parse("a@example.org", false).unwrap();
-        Attempt {
-            attempt: id,
-            seal: id * 10,
-            message: MessageId(message),
-            hop: NextHop::Local,
-            connections_max: 1,
-            messages_per_connection_max: 1,
-            sender: ReversePath::Null,
-            ret: None,
-            envid: None,
-            body: BodyKind::SevenBit,
-            smtputf8: false,
-            arrived: Wall::default(),
-            due: Wall::default(),
-            attempts_before: 0,
-            body_bytes,
-            prefix_bytes: 0,
-            recipients: vec![(0, Recipient { address, notify: Notify::DEFAULT, orcpt: None })],
-        }
+        let mut attempt = Attempt::sample(id, &["a@example.org"]);
+        (attempt.seal, attempt.message, attempt.body.bytes) =
+            (id * 10, MessageId(message), body_bytes);
+        attempt
     }
 
     fn result(id: u64, message: u64) -> Result {

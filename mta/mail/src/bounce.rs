@@ -12,7 +12,7 @@ mod words;
 
 use crate::trace::rfc5322_date;
 use crate::{
-    Address, BodyKind, Envelope, MessageId, Notify, Origin, Protocol, Recipient, Report, Ret,
+    Address, Envelope, MailFrom, MessageId, Notify, Origin, Protocol, Recipient, Report, Ret,
     ReversePath, Wall,
 };
 use original::{OriginalPart, original_part};
@@ -118,7 +118,7 @@ struct Told {
 /// `original_bytes_max`.
 pub fn part(kind: Kind, envelope: &Envelope, bytes: u64, original_bytes_max: u64) -> Part {
     let is_bounce = matches!(kind, Kind::Failed | Kind::Expired);
-    match is_bounce && envelope.ret != Some(Ret::Headers) {
+    match is_bounce && envelope.from.ret != Some(Ret::Headers) {
         false => Part::Headers,
         true if bytes <= original_bytes_max => Part::Whole,
         true => Part::Start(usize::try_from(original_bytes_max).unwrap_or(usize::MAX)),
@@ -143,7 +143,7 @@ pub fn bounce(notice: &Notice<'_>) -> Option<Bounce> {
 /// Makes the first notice of those that the recipients need, and says of how many it tells: at
 /// least one, if there is one.
 pub fn first_bounce(notice: &Notice<'_>) -> (Option<Bounce>, usize) {
-    let ReversePath::Address(sender) = &notice.envelope.sender else {
+    let ReversePath::Address(sender) = &notice.envelope.from.sender else {
         return (None, notice.recipients.len());
     };
     let entries = notice.recipients.len().min(NOTICE_RECIPIENTS_MAX);
@@ -199,13 +199,13 @@ fn tell(notice: &Notice<'_>, form: Form) -> Told {
 fn finished(notice: &Notice<'_>, sender: &Address, told: Told, form: Form) -> Bounce {
     let bytes = assemble(notice, sender, told, form);
     let eight_bit = !bytes.is_ascii();
-    let envelope = Envelope {
-        sender: ReversePath::Null,
-        ret: None,
-        envid: None,
-        // Undeclared: a notice that a next hop without 8BITMIME does not get is lost.
-        body: BodyKind::SevenBit.with_bytes(eight_bit),
+    // The body's kind is undeclared: a notice that a next hop without 8BITMIME does not get is lost.
+    let from = MailFrom {
         smtputf8: form == Form::Utf8,
+        ..MailFrom::new(ReversePath::Null).with_bytes(eight_bit)
+    };
+    let envelope = Envelope {
+        from,
         origin: Origin { client: None, helo: "".into(), protocol: Protocol::Local },
         arrived: notice.now,
         // RFC 3461 6.1: the only NOTIFY that a notice may carry.
@@ -235,7 +235,7 @@ impl Form {
     ) -> Form {
         if !sender.is_ascii() {
             Form::Utf8
-        } else if envelope.smtputf8 || told.any(|recipient| !recipient.address.is_ascii()) {
+        } else if envelope.from.smtputf8 || told.any(|recipient| !recipient.address.is_ascii()) {
             Form::Utf8Encoded
         } else {
             Form::Ascii

@@ -3,7 +3,7 @@
 //!
 //! Must never hold a byte of the message.
 
-use crate::{Address, ReversePath, Wall};
+use crate::{Address, MailFrom, Wall};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -11,15 +11,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
     /// MAIL FROM.
-    pub sender: ReversePath,
-    /// RET, if the client gave one (RFC 3461 4.3).
-    pub ret: Option<Ret>,
-    /// ENVID, as xtext like it came (RFC 3461 4.4).
-    pub envid: Option<Box<str>>,
-    /// BODY= (RFC 6152).
-    pub body: BodyKind,
-    /// The SMTPUTF8 parameter was given (RFC 6531).
-    pub smtputf8: bool,
+    pub from: MailFrom,
     /// Where it came from.
     pub origin: Origin,
     /// When the last byte had been received.
@@ -37,7 +29,7 @@ impl Envelope {
         let orcpts = self.recipients.iter().filter_map(|recipient| recipient.orcpt.as_deref());
         !self.recipients.is_empty()
             && word(&self.origin.helo)
-            && self.envid.as_deref().is_none_or(word)
+            && self.from.envid.as_deref().is_none_or(word)
             && orcpts.into_iter().all(word)
     }
 }

@@ -42,11 +42,11 @@ impl Envelope {
     /// Bytes that this envelope takes, with all its texts and the spare capacity of its list of recipients. Looks at
     /// every recipient: ask once and keep the answer.
     pub fn memory_bytes(&self) -> usize {
-        let sender = match &self.sender {
+        let sender = match &self.from.sender {
             ReversePath::Null => 0,
             ReversePath::Address(address) => address.heap_bytes(),
         };
-        let texts = [self.envid.as_deref().unwrap_or_default(), &*self.origin.helo];
+        let texts = [self.from.envid.as_deref().unwrap_or_default(), &*self.origin.helo];
         let texts: usize = texts.into_iter().map(|text| allocation_bytes(text.len())).sum();
         let list = allocation_bytes(self.recipients.capacity() * size_of::<Recipient>());
         let own = |one: &Recipient| one.memory_bytes() - size_of::<Recipient>();
@@ -58,7 +58,7 @@ impl Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BodyKind, Notify, Origin, Protocol, Wall};
+    use crate::{MailFrom, Notify, Origin, Protocol, Wall};
 
     #[test]
     fn an_allocation_is_rounded_up_to_its_class() {
@@ -96,12 +96,9 @@ mod tests {
     #[test]
     fn an_envelope_is_counted_with_the_room_that_its_list_has() {
         let origin = Origin { client: None, helo: "client.test".into(), protocol: Protocol::Esmtp };
+        let sender = ReversePath::Address(Address::parse("a@example.test", false).unwrap());
         let mut envelope = Envelope {
-            sender: ReversePath::Address(Address::parse("a@example.test", false).unwrap()),
-            ret: None,
-            envid: Some("id".into()),
-            body: BodyKind::SevenBit,
-            smtputf8: false,
+            from: MailFrom { envid: Some("id".into()), ..MailFrom::new(sender) },
             origin,
             arrived: Wall::default(),
             recipients: Vec::new(),

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use link::LinkError;
 use link::bounds::{ATTEMPT_RECIPIENTS_MAX, RECIPIENTS_BYTES_MAX, recipient_bytes};
 use link::control::Role;
-use link::send::{INLINE_BYTES_MAX, QueueEnd, QueueEvent, UnderWay};
+use link::send::{BodySize, INLINE_BYTES_MAX, QueueEnd, QueueEvent, Route, Times, UnderWay};
 use mail::{Envelope, Instant, MessageId, NextHop, Now, Outcome, Recipient};
 use scheduler::{Attempt, AttemptId};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -443,22 +443,17 @@ impl Queue {
         let Some(sender) = self.senders.ends.get_mut(&key) else { return };
         sender.reading.remove(&attempt.attempt);
         let order = link::send::Attempt {
-            attempt: attempt.attempt.0,
+            id: attempt.attempt.0,
             seal,
             message: attempt.message,
-            hop,
-            connections_max: limits.connections,
-            messages_per_connection_max: limits.messages_per_connection,
-            sender: envelope.sender.clone(),
-            ret: envelope.ret,
-            envid: envelope.envid.clone(),
-            body: envelope.body,
-            smtputf8: envelope.smtputf8,
-            arrived: envelope.arrived,
-            due: now.wall,
-            attempts_before: attempt.attempts_before,
-            body_bytes: opened.bytes,
-            prefix_bytes: opened.prefix_bytes,
+            route: Route {
+                hop,
+                connections_max: limits.connections,
+                messages_per_connection_max: limits.messages_per_connection,
+            },
+            from: envelope.from.clone(),
+            times: Times { arrived: envelope.arrived, due: now.wall },
+            body: BodySize { bytes: opened.bytes, prefix_bytes: opened.prefix_bytes },
             recipients,
         };
         let handed_out = sender.end.attempt(order, opened.content.as_deref());

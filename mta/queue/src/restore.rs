@@ -66,7 +66,7 @@ pub(crate) fn arrive(
         message,
         arrived: envelope.arrived,
         bytes,
-        sender: &envelope.sender,
+        sender: &envelope.from.sender,
         recipients: &recipients,
         held: None,
         priority: 0,

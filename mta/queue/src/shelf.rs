@@ -94,15 +94,11 @@ impl Shelf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{Address, BodyKind, Notify, Origin, Protocol, Recipient, ReversePath, Wall};
+    use mail::{Address, MailFrom, Notify, Origin, Protocol, Recipient, ReversePath, Wall};
 
     fn opened(bytes: usize) -> Opened {
         let envelope = Rc::new(Envelope {
-            sender: ReversePath::Null,
-            ret: None,
-            envid: None,
-            body: BodyKind::SevenBit,
-            smtputf8: false,
+            from: MailFrom::new(ReversePath::Null),
             origin: Origin { client: None, helo: "".into(), protocol: Protocol::Local },
             arrived: Wall::default(),
             recipients: vec![],

@@ -37,8 +37,8 @@ impl Bench {
     /// The bytes that the process has of an attempt, or fetches.
     fn bytes_of(&mut self, attempt: &Attempt) -> Vec<u8> {
         if self.pieces.is_empty() {
-            for offset in (0..attempt.body_bytes).step_by(10_000) {
-                self.sender.fetch(attempt.attempt, attempt.message, offset, 10_000);
+            for offset in (0..attempt.body.bytes).step_by(10_000) {
+                self.sender.fetch(attempt.id, attempt.message, offset, 10_000);
                 self.run_for(5);
             }
         }
@@ -55,7 +55,7 @@ fn a_message_comes_out_as_it_came_in_from_memory_and_from_the_disk() {
         for from in ["memory", "disk"] {
             let attempt = bench.attempts[0].clone();
             let got = bench.bytes_of(&attempt);
-            let (prefix, body) = got.split_at(attempt.prefix_bytes as usize);
+            let (prefix, body) = got.split_at(attempt.body.prefix_bytes as usize);
             assert!(prefix.starts_with(b"Received: "), "{bytes} from {from}");
             assert!(body == sent, "{bytes} from {from}");
             bench.answer("a@a.test", deferred());
@@ -122,7 +122,7 @@ fn a_notice_is_sent_from_memory() {
     let notice = bench.attempts[0].clone();
     assert_eq!(notice.recipients[0].1.address.to_string(), "sender@from.test");
     assert!(bench.reads.is_empty());
-    assert_eq!(bench.bytes_of(&notice).len() as u64, notice.body_bytes);
+    assert_eq!(bench.bytes_of(&notice).len() as u64, notice.body.bytes);
 }
 
 #[test]

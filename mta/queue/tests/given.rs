@@ -8,7 +8,7 @@ use link::control::Role;
 use link::receive::ReceiverEnd;
 use link::send::{Attempt, SenderEnd, SenderEvent};
 use mail::{
-    Address, BodyKind, Domain, Enhanced, Envelope, NextHop, Notify, Origin, Outcome, Protocol,
+    Address, Domain, Enhanced, Envelope, MailFrom, NextHop, Notify, Origin, Outcome, Protocol,
     Recipient, Reply, Report, ReversePath, Stage, Wall,
 };
 use queue::{Output, Queue, Restore, SenderKey};
@@ -58,11 +58,7 @@ fn address(text: &str) -> Address {
 fn envelope(to: &str) -> Envelope {
     let recipient = Recipient { address: address(to), notify: Notify::DEFAULT, orcpt: None };
     Envelope {
-        sender: ReversePath::Address(address("sender@from.test")),
-        ret: None,
-        envid: None,
-        body: BodyKind::SevenBit,
-        smtputf8: false,
+        from: MailFrom::new(ReversePath::Address(address("sender@from.test"))),
         origin: Origin { client: None, helo: "client.test".into(), protocol: Protocol::Esmtp },
         arrived: Wall::from_micros(1_000_000),
         recipients: vec![recipient],
@@ -207,7 +203,7 @@ fn r219_an_outcome_of_another_process_s_attempt_is_refused_and_changes_nothing()
         let mut bench = Bench::new();
         let about = bench.given[other][0].clone();
         bench.knows_what_was_told_to(liar, other);
-        bench.say(liar, about.attempt, &about);
+        bench.say(liar, about.id, &about);
         bench.refuses("an outcome");
     }
 }
@@ -216,11 +212,11 @@ fn r219_an_outcome_of_another_process_s_attempt_is_refused_and_changes_nothing()
 fn r219_an_outcome_or_a_fetch_of_another_message_by_an_attempt_of_its_own_is_refused() {
     let mut bench = Bench::new();
     let (own, other) = (bench.given[0][0].clone(), bench.given[2][0].clone());
-    bench.say(0, own.attempt, &other);
+    bench.say(0, own.id, &other);
     bench.refuses("an outcome");
     let mut bench = Bench::new();
     let (own, other) = (bench.given[0][0].clone(), bench.given[2][0].clone());
-    bench.ends[0].fetch(own.attempt, other.message, 0, 1_000);
+    bench.ends[0].fetch(own.id, other.message, 0, 1_000);
     bench.refuses("a fetch");
 }
 
@@ -252,7 +248,7 @@ fn r219_what_a_process_was_given_is_believed_over_a_new_stream_and_by_a_new_queu
         bench.run().unwrap();
         assert_eq!(bench.given.each_ref().map(Vec::len), [1, 1, 1], "none is made twice");
         for (at, attempt) in attempts.iter().enumerate() {
-            bench.say(at, attempt.attempt, attempt);
+            bench.say(at, attempt.id, attempt);
         }
         bench.run().unwrap();
         assert_eq!(bench.known(), (0, 0, 3));
@@ -282,7 +278,7 @@ fn r206_attempts_whose_process_does_not_come_back_are_made_again() {
 fn r206_a_result_that_becomes_durable_while_it_is_said_again_ends_no_process() {
     let mut bench = Bench::new();
     let attempt = bench.given[0][0].clone();
-    bench.say(0, attempt.attempt, &attempt);
+    bench.say(0, attempt.id, &attempt);
     // Queue has the result, and the disk has its record, when the stream ends.
     let now = bench.clock.now();
     let mut said = carried(Some(bench.ends[0].output()));
@@ -308,14 +304,14 @@ fn r206_a_result_that_becomes_durable_while_it_is_said_again_ends_no_process() {
     assert_eq!(heard, Ok(()), "it is honest");
     bench.run().unwrap();
     assert_eq!(bench.known(), (2, 2, 1));
-    assert!(!bench.ends[0].is_open(attempt.attempt));
+    assert!(!bench.ends[0].is_open(attempt.id));
 }
 
 #[test]
 fn r206_over_a_new_stream_nothing_is_said_before_the_greeting() {
     let mut bench = Bench::new();
     let attempt = bench.given[0][0].clone();
-    bench.say(0, attempt.attempt, &attempt);
+    bench.say(0, attempt.id, &attempt);
     let now = bench.clock.now();
     let mut said = carried(Some(bench.ends[0].output()));
     bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
@@ -326,14 +322,14 @@ fn r206_over_a_new_stream_nothing_is_said_before_the_greeting() {
     bench.run().unwrap();
     bench.ends[0].output().extend(on_the_way);
     bench.run().unwrap();
-    assert!(!bench.ends[0].is_open(attempt.attempt));
+    assert!(!bench.ends[0].is_open(attempt.id));
 }
 
 #[test]
 fn r206_a_piece_that_was_read_for_a_former_stream_is_not_said_over_the_next_one() {
     let mut bench = Bench::new();
     let attempt = bench.given[0][0].clone();
-    bench.ends[0].fetch(attempt.attempt, attempt.message, 0, 10);
+    bench.ends[0].fetch(attempt.id, attempt.message, 0, 10);
     let now = bench.clock.now();
     let mut said = carried(Some(bench.ends[0].output()));
     bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
@@ -343,7 +339,7 @@ fn r206_a_piece_that_was_read_for_a_former_stream_is_not_said_over_the_next_one(
     let on_the_way: Vec<Bytes> = bench.ends[0].output().drain(..).collect();
     bench.run().unwrap();
     bench.ends[0].output().extend(on_the_way);
-    bench.ends[0].fetch(attempt.attempt, attempt.message, 0, 10);
+    bench.ends[0].fetch(attempt.id, attempt.message, 0, 10);
     bench.run().unwrap();
     assert_eq!(bench.known(), (3, 3, 0), "nothing is lost by it");
 }
@@ -355,7 +351,7 @@ fn r206_a_deferral_that_becomes_durable_while_no_stream_is_up_counts_once() {
     let reply = Reply::new(450, Enhanced(4, 2, 0), "later");
     let report = Report { stage: Stage::Rcpt, reply, peer: "hop.test".into(), from_peer: true };
     bench.ends[0].result(link::send::Result {
-        attempt: attempt.attempt,
+        attempt: attempt.id,
         message: attempt.message,
         outcomes: vec![(0, Outcome::Deferred(report))],
     });
@@ -370,7 +366,7 @@ fn r206_a_deferral_that_becomes_durable_while_no_stream_is_up_counts_once() {
     bench.ends[0].connected();
     bench.run().unwrap();
     assert_eq!(bench.queue.counters().deferred, 1, "it was told once");
-    assert!(!bench.ends[0].is_open(attempt.attempt));
+    assert!(!bench.ends[0].is_open(attempt.id));
 }
 
 /// The processes live, but for longer than their attempts are waited for nobody can make a stream.
@@ -378,7 +374,7 @@ fn r206_a_deferral_that_becomes_durable_while_no_stream_is_up_counts_once() {
 fn r206_an_attempt_that_outlives_a_long_time_without_streams_is_not_made_again() {
     let mut bench = Bench::new();
     let [first, other, local] = bench.given.each_ref().map(|given| given[0].clone());
-    bench.say(1, other.attempt, &other);
+    bench.say(1, other.id, &other);
     bench.run().unwrap();
     let now = bench.clock.now();
     KEYS.into_iter().for_each(|key| bench.queue.sender_gone(key, now));
@@ -387,10 +383,10 @@ fn r206_an_attempt_that_outlives_a_long_time_without_streams_is_not_made_again()
         bench.run().unwrap();
     }
     // One has its result by now, the other finds it later.
-    bench.say(0, first.attempt, &first);
+    bench.say(0, first.id, &first);
     bench.connect();
     bench.run().unwrap();
-    bench.say(2, local.attempt, &local);
+    bench.say(2, local.id, &local);
     bench.run().unwrap();
     assert_eq!(bench.given.each_ref().map(Vec::len), [1, 1, 1], "none is made twice");
     assert_eq!(bench.known(), (0, 0, 3));

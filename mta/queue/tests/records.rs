@@ -48,7 +48,7 @@ impl Bench {
                 };
                 let outcomes =
                     attempt.recipients.iter().map(|(index, _)| outcome(*index)).collect();
-                let (attempt, message) = (attempt.attempt, attempt.message);
+                let (attempt, message) = (attempt.id, attempt.message);
                 self.sender.result(link::send::Result { attempt, message, outcomes });
             }
             self.run_for(5);

@@ -8,7 +8,7 @@ use link::control::Role;
 use link::receive::ReceiverEnd;
 use link::send::{SenderEnd, SenderEvent};
 use mail::{
-    Address, BodyKind, Domain, Envelope, MessageId, NextHop, Notify, Origin, Protocol, Recipient,
+    Address, Domain, Envelope, MailFrom, MessageId, NextHop, Notify, Origin, Protocol, Recipient,
     ReversePath,
 };
 use queue::{Logged, Output, Queue, Read, SLICE_RECIPIENTS_MAX, SenderKey};
@@ -159,11 +159,7 @@ impl Bench {
             orcpt: None,
         };
         let envelope = Envelope {
-            sender: ReversePath::Address(address("sender@from.test")),
-            ret: None,
-            envid: None,
-            body: BodyKind::SevenBit,
-            smtputf8: false,
+            from: MailFrom::new(ReversePath::Address(address("sender@from.test"))),
             origin: Origin { client: None, helo: "c.test".into(), protocol: Protocol::Esmtp },
             arrived: self.clock.now().wall,
             recipients: (0..recipients).map(one).collect(),

@@ -162,15 +162,10 @@ impl Receive {
         transaction.handed_over = true;
         let mail = transaction.mail.clone();
         let recipients = std::mem::take(&mut transaction.recipients);
-        let body = mail.body.with_bytes(end.eight_bit);
         let origin =
             Origin { client: Some(CLIENT), helo: guest.helo.clone(), protocol: mail.protocol };
         let envelope = Envelope {
-            sender: mail.sender,
-            ret: mail.ret,
-            envid: mail.envid,
-            body,
-            smtputf8: mail.smtputf8,
+            from: mail.from.with_bytes(end.eight_bit),
             origin,
             arrived: now.wall,
             recipients: Vec::new(),

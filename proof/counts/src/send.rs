@@ -131,14 +131,9 @@ impl Send {
         let (indices, recipients): (Vec<u32>, _) =
             std::mem::take(&mut attempt.recipients).into_iter().unzip();
         let message = Box::new(Message {
-            sender: attempt.sender.clone(),
-            ret: attempt.ret,
-            envid: attempt.envid.clone(),
-            body: attempt.body,
-            smtputf8: attempt.smtputf8,
+            from: attempt.from.clone(),
             recipients,
-            prefix: Bytes::new(),
-            body_bytes: attempt.body_bytes,
+            body_bytes: attempt.body.bytes,
             content: body,
         });
         let mut connection = match self.idle.take() {
@@ -150,7 +145,7 @@ impl Send {
         };
         let outcomes = connection.deliver(&self.house);
         let outcomes = indices.into_iter().zip(outcomes).collect();
-        let (attempt, message) = (attempt.attempt, attempt.message);
+        let (attempt, message) = (attempt.id, attempt.message);
         self.end.result(link::send::Result { attempt, message, outcomes });
         self.done += 1;
         connection.messages += 1;
@@ -167,7 +162,7 @@ impl Send {
         let (rules, config) = (self.rules.clone(), self.config.clone());
         let now = self.house.now;
         let (limits, dead) = (Limits::for_tests(), self.dead.clone());
-        let line = Line::new(&attempt.hop, message, rules, config, limits, dead, now);
+        let line = Line::new(&attempt.route.hop, message, rules, config, limits, dead, now);
         let (peer, said) = outside(|| NextHop::greet(self.hop.chunking));
         Connection { line, peer, said, messages: 0 }
     }

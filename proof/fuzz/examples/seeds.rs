@@ -29,11 +29,13 @@ fn address(text: &str) -> Address {
 
 fn envelope() -> Envelope {
     Envelope {
-        sender: ReversePath::Address(address("a@b.test")),
-        ret: Some(Ret::Full),
-        envid: Some("id".into()),
-        body: BodyKind::EightBit,
-        smtputf8: true,
+        from: MailFrom {
+            sender: ReversePath::Address(address("a@b.test")),
+            ret: Some(Ret::Full),
+            envid: Some("id".into()),
+            body: BodyKind::EightBit,
+            smtputf8: true,
+        },
         origin: Origin {
             client: Some([192, 0, 2, 1].into()),
             helo: "h".into(),
@@ -132,22 +134,17 @@ fn receive() {
 fn attempt(body_bytes: u64) -> send::Attempt {
     let envelope = envelope();
     send::Attempt {
-        attempt: 3,
+        id: 3,
         seal: 7,
         message: MessageId(5),
-        hop: NextHop::Smtp(Host::Name(Domain::parse("mx.test").expect("it is one")), 25),
-        connections_max: 5,
-        messages_per_connection_max: 10,
-        sender: envelope.sender,
-        ret: None,
-        envid: None,
-        body: envelope.body,
-        smtputf8: false,
-        arrived: Wall::from_micros(1),
-        due: Wall::from_micros(2),
-        attempts_before: 0,
-        body_bytes,
-        prefix_bytes: 2,
+        route: send::Route {
+            hop: NextHop::Smtp(Host::Name(Domain::parse("mx.test").expect("it is one")), 25),
+            connections_max: 5,
+            messages_per_connection_max: 10,
+        },
+        from: envelope.from,
+        times: send::Times { arrived: Wall::from_micros(1), due: Wall::from_micros(2) },
+        body: send::BodySize { bytes: body_bytes, prefix_bytes: 2 },
         recipients: envelope.recipients.into_iter().map(|recipient| (0, recipient)).collect(),
     }
 }
@@ -157,7 +154,7 @@ fn sending() {
     let mut sender = SenderEnd::new(1, 2, 3);
     sender.connected();
     queue.handle(&mut stream(sender.output())[..].into()).expect("it is honest");
-    let large = send::Attempt { attempt: 4, message: MessageId(6), ..attempt(1 << 20) };
+    let large = send::Attempt { id: 4, message: MessageId(6), ..attempt(1 << 20) };
     queue.attempt(attempt(4), Some(b"body")).expect("it is short");
     queue.attempt(large, None).expect("it is short");
     queue.chunk(3, 0, b"chunk");
@@ -250,7 +247,7 @@ fn snapshots() {
         message: MessageId(5),
         arrived: now.wall,
         bytes: 9,
-        sender: &envelope.sender,
+        sender: &envelope.from.sender,
         recipients: &recipients,
         held: None,
         priority: 0,

@@ -410,11 +410,7 @@ impl Receive {
         };
         let Transaction { number, mail, recipients, .. } = transaction;
         let envelope = Envelope {
-            sender: mail.sender,
-            ret: mail.ret,
-            envid: mail.envid,
-            body: mail.body.with_bytes(end.eight_bit),
-            smtputf8: mail.smtputf8,
+            from: mail.from.with_bytes(end.eight_bit),
             origin: Origin {
                 client: Some(client()),
                 helo: guest.helo.clone(),

@@ -122,7 +122,7 @@ impl Send {
         self.end.connected();
         for connection in self.connections.values() {
             if let (Some(job), Some((offset, bytes))) = (&connection.job, connection.fetching) {
-                self.end.fetch(job.attempt.attempt, job.attempt.message, offset, bytes);
+                self.end.fetch(job.attempt.id, job.attempt.message, offset, bytes);
             }
         }
         let posts: Vec<u64> = self.posts.keys().copied().collect();
@@ -229,36 +229,31 @@ impl Send {
             format!(
                 "send{}: attempt {} of {} {:?}",
                 self.number,
-                attempt.attempt,
+                attempt.id,
                 attempt.message,
                 attempt.recipients.iter().map(|r| r.1.address.to_string()).collect::<Vec<_>>()
             )
         });
         world.gave(Given {
             to: self.station,
-            attempt: attempt.attempt,
+            attempt: attempt.id,
             message: attempt.message,
             recipients: attempt.recipients.iter().map(|(index, _)| *index).collect(),
         });
         if self.local {
-            let number = attempt.attempt;
+            let number = attempt.id;
             let body = body.map(|body| body.to_vec()).unwrap_or_default();
             self.posts.insert(number, Post { attempt, body, began });
             return self.go_on_with_post(number, world);
         }
         let (indices, recipients) = std::mem::take(&mut attempt.recipients).into_iter().unzip();
         let message = Box::new(Message {
-            sender: attempt.sender.clone(),
-            ret: attempt.ret,
-            envid: attempt.envid.clone(),
-            body: attempt.body,
-            smtputf8: attempt.smtputf8,
+            from: attempt.from.clone(),
             recipients,
-            prefix: Bytes::new(),
-            body_bytes: attempt.body_bytes,
+            body_bytes: attempt.body.bytes,
             content: body,
         });
-        let hop = attempt.hop.clone();
+        let hop = attempt.route.hop.clone();
         let waiting = Waiting { job: Job { attempt, indices, began }, message };
         self.waiting.entry(hop.clone()).or_default().push_back(waiting);
         let idle = |connection: &Connection| connection.hop == hop && connection.job.is_none();
@@ -271,7 +266,7 @@ impl Send {
     /// Opens a connection if something waits and the limit allows it.
     fn open(&mut self, hop: &NextHop, world: &mut World) {
         let Some(first) = self.waiting.get_mut(hop).and_then(VecDeque::pop_front) else { return };
-        let most = first.job.attempt.connections_max.max(1) as usize;
+        let most = first.job.attempt.route.connections_max.max(1) as usize;
         let open = self.connections.values().filter(|other| other.hop == *hop).count();
         if open >= most {
             self.waiting.entry(hop.clone()).or_default().push_front(first);
@@ -311,7 +306,7 @@ impl Send {
             return self.go_on_with_post(attempt, world);
         }
         let is_its = |connection: &&mut Connection| {
-            connection.job.as_ref().is_some_and(|job| job.attempt.attempt == attempt)
+            connection.job.as_ref().is_some_and(|job| job.attempt.id == attempt)
         };
         let ids: Vec<u64> = self.connections.keys().copied().collect();
         for id in ids {
@@ -438,7 +433,7 @@ impl Send {
                 Output::NeedBody { offset, bytes } => {
                     let Some(job) = &connection.job else { continue };
                     connection.fetching = Some((offset, bytes));
-                    self.end.fetch(job.attempt.attempt, job.attempt.message, offset, bytes);
+                    self.end.fetch(job.attempt.id, job.attempt.message, offset, bytes);
                 }
                 Output::Done { message, outcomes } => {
                     if let Some(job) = connection.job.take() {
@@ -467,7 +462,7 @@ impl Send {
         let Job { attempt, indices, .. } = job;
         world.log(|| {
             let said = outcomes.iter().map(|o| format!("{o:?}")).collect::<Vec<_>>();
-            format!("send{}: attempt {} ended: {said:?}", self.number, attempt.attempt)
+            format!("send{}: attempt {} ended: {said:?}", self.number, attempt.id)
         });
         let recipients = message.recipients.iter().map(|r| r.address.to_string());
         let delivered = recipients
@@ -475,9 +470,9 @@ impl Send {
             .filter(|(_, outcome)| matches!(outcome, Outcome::Delivered { .. }))
             .filter_map(|(address, _)| parse_address(&address))
             .collect();
-        self.told.insert(attempt.attempt, delivered);
+        self.told.insert(attempt.id, delivered);
         let outcomes = indices.into_iter().zip(outcomes).collect();
-        self.say_result(attempt.attempt, attempt.message, outcomes);
+        self.say_result(attempt.id, attempt.message, outcomes);
     }
 
     fn say_result(&mut self, attempt: u64, message: MessageId, outcomes: Vec<(u32, Outcome)>) {
@@ -493,7 +488,7 @@ impl Send {
         let waiting = self.waiting.get_mut(&connection.hop);
         let first = waiting.and_then(VecDeque::pop_front);
         let spent = first.as_ref().is_some_and(|w| {
-            connection.messages >= w.job.attempt.messages_per_connection_max.max(1)
+            connection.messages >= w.job.attempt.route.messages_per_connection_max.max(1)
         });
         if !connection.line.can_send() || spent {
             if let Some(first) = first {
@@ -523,7 +518,7 @@ impl Send {
     fn fetch_post(&mut self, attempt: u64) {
         let Some(post) = self.posts.get(&attempt) else { return };
         let have = post.body.len() as u64;
-        let bytes = (post.attempt.body_bytes - have).min(30_000) as u32;
+        let bytes = (post.attempt.body.bytes - have).min(30_000) as u32;
         if bytes > 0 {
             self.end.fetch(attempt, post.attempt.message, have, bytes);
         }
@@ -531,7 +526,7 @@ impl Send {
 
     fn go_on_with_post(&mut self, attempt: u64, world: &mut World) {
         let Some(post) = self.posts.get(&attempt) else { return };
-        if (post.body.len() as u64) < post.attempt.body_bytes {
+        if (post.body.len() as u64) < post.attempt.body.bytes {
             return self.fetch_post(attempt);
         }
         let wait = world.delay(30_000);
@@ -557,11 +552,11 @@ impl Send {
         if matches!(outcome, Outcome::Delivered { .. }) {
             let addresses = attempt.recipients.iter().map(|(_, r)| r.address.to_string());
             let delivered = addresses.filter_map(|address| parse_address(&address)).collect();
-            self.told.insert(attempt.attempt, delivered);
+            self.told.insert(attempt.id, delivered);
         }
         let outcomes = attempt.recipients.iter().map(|(index, _)| (*index, outcome.clone()));
         let outcomes = outcomes.collect();
-        self.say_result(attempt.attempt, attempt.message, outcomes);
+        self.say_result(attempt.id, attempt.message, outcomes);
         self.write(world);
     }
 }

@@ -69,8 +69,8 @@ pub(super) fn shown(shown: &Shown) -> Value {
         .collect();
     json!({
         "id": shown.message.to_string(), "bytes": shown.bytes,
-        "sender": envelope.sender.to_string(), "envid": envelope.envid,
-        "smtputf8": envelope.smtputf8, "client": envelope.origin.client,
+        "sender": envelope.from.sender.to_string(), "envid": envelope.from.envid,
+        "smtputf8": envelope.from.smtputf8, "client": envelope.origin.client,
         "helo": envelope.origin.helo, "arrived": time(envelope.arrived),
         "recipients": recipients, "headers": String::from_utf8_lossy(&shown.headers),
     })

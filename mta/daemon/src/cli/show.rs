@@ -78,7 +78,7 @@ pub(super) fn shown(shown: &Shown) -> String {
         size(shown.bytes),
         date(envelope.arrived),
         harmless(&envelope.origin.helo),
-        harmless(&envelope.sender.to_string())
+        harmless(&envelope.from.sender.to_string())
     );
     for one in &envelope.recipients {
         let _ = writeln!(out, "to   <{}>", harmless(one.address.as_str()));

@@ -21,7 +21,7 @@ pub(super) fn status(notice: &Notice<'_>, told: &Told) -> String {
     let mut out = String::new();
     let host = harmless(notice.hostname, false);
     fold(&mut out, "Reporting-MTA", &format!("dns; {host}"));
-    if let Some(envid) = &notice.envelope.envid {
+    if let Some(envid) = &notice.envelope.from.envid {
         // RFC 3464 2.2.1: decoded; what does not decode to something safe stays as it came.
         let shown = decode_xtext(envid).unwrap_or_else(|| harmless(envid, false));
         fold(&mut out, "Original-Envelope-Id", &bounded(&shown, ENVID_BYTES_MAX));

@@ -1,7 +1,7 @@
 //! What a notice says, byte for byte, and what it never does, whatever a stranger said.
 
 use super::*;
-use crate::{Enhanced, Reply, Stage};
+use crate::{BodyKind, Enhanced, MailFrom, Reply, Stage};
 use proptest::prelude::*;
 
 const NOW: Wall = Wall::from_micros(1_795_222_861_000_042);
@@ -17,11 +17,7 @@ fn recipient(text: &str) -> Recipient {
 
 fn envelope(sender: &str, recipients: Vec<Recipient>) -> Envelope {
     Envelope {
-        sender: ReversePath::Address(address(sender)),
-        ret: None,
-        envid: None,
-        body: BodyKind::SevenBit,
-        smtputf8: false,
+        from: MailFrom::new(ReversePath::Address(address(sender))),
         origin: Origin { client: None, helo: "c".into(), protocol: Protocol::Esmtp },
         arrived: ARRIVED,
         recipients,
@@ -66,7 +62,7 @@ fn text(bounce: &Bounce) -> String {
 #[test]
 fn a_bounce_reads_like_this() {
     let mut envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
-    envelope.envid = Some("QQ+2B314159".into());
+    envelope.from.envid = Some("QQ+2B314159".into());
     envelope.recipients[0].orcpt = Some("rfc822;joe+2Bx@dest.example".into());
     let made = told(
         Kind::Failed,
@@ -78,12 +74,12 @@ fn a_bounce_reads_like_this() {
     .unwrap();
     assert_eq!(text(&made).replace("\r\n", "\n"), include_str!("golden/failed.txt"));
     assert!(!text(&made).replace("\r\n", "").contains(['\r', '\n']));
-    assert_eq!(made.envelope.sender, ReversePath::Null);
+    assert_eq!(made.envelope.from.sender, ReversePath::Null);
     assert_eq!(made.envelope.recipients.len(), 1);
     assert_eq!(made.envelope.recipients[0].address.as_str(), "ann@sender.example");
     assert_eq!(made.envelope.recipients[0].notify, Notify::NEVER);
-    assert!(!made.envelope.smtputf8);
-    assert_eq!(made.envelope.body, BodyKind::SevenBit);
+    assert!(!made.envelope.from.smtputf8);
+    assert_eq!(made.envelope.from.body, BodyKind::SevenBit);
 }
 
 #[test]
@@ -109,13 +105,13 @@ fn a_delay_notice_reads_like_this() {
 #[test]
 fn p049_a_notice_to_an_ascii_sender_never_needs_smtputf8_or_8bitmime() {
     let mut envelope = envelope("ann@sender.example", vec![recipient("jö@dest.example")]);
-    envelope.smtputf8 = true;
+    envelope.from.smtputf8 = true;
     let mut report = refused("needs SMTPUTF8");
     report.reply.enhanced = Some(Enhanced(5, 6, 7));
     let original = "Subject: ü\r\n\r\nbody\r\n".as_bytes();
     let made = told(Kind::Failed, &envelope, &[(0, report)], Part::Whole, original).unwrap();
     assert_eq!(text(&made).replace("\r\n", "\n"), include_str!("golden/global.txt"));
-    assert!(made.bytes.is_ascii() && !made.envelope.smtputf8);
+    assert!(made.bytes.is_ascii() && !made.envelope.from.smtputf8);
 }
 
 #[test]
@@ -125,7 +121,7 @@ fn a_notice_to_an_international_sender_uses_the_global_types_as_they_are() {
     let original = "Subject: ü\r\n\r\nbody\r\n".as_bytes();
     let made = told(Kind::Failed, &envelope, &[(0, report)], Part::Whole, original).unwrap();
     let text = text(&made);
-    assert!(made.envelope.smtputf8 && made.envelope.body == BodyKind::UndeclaredEightBit);
+    assert!(made.envelope.from.smtputf8 && made.envelope.from.body == BodyKind::UndeclaredEightBit);
     for expected in [
         "To: <än@sender.example>\r\n",
         "report-type=global-delivery-status;",
@@ -140,7 +136,7 @@ fn a_notice_to_an_international_sender_uses_the_global_types_as_they_are() {
 #[test]
 fn d160_the_null_sender_is_never_answered() {
     let mut envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
-    envelope.sender = ReversePath::Null;
+    envelope.from.sender = ReversePath::Null;
     assert_eq!(told(Kind::Failed, &envelope, &[(0, refused("no"))], Part::Headers, b""), None);
 }
 
@@ -182,9 +178,9 @@ fn ret_and_size_decide_how_much_comes_back() {
     assert_eq!(part(Kind::Failed, &envelope, 50_001, 50_000), Part::Start(50_000));
     assert_eq!(part(Kind::Expired, &envelope, 50_001, 0), Part::Start(0));
     assert_eq!(part(Kind::Delayed, &envelope, 1, 50_000), Part::Headers);
-    envelope.ret = Some(Ret::Full);
+    envelope.from.ret = Some(Ret::Full);
     assert_eq!(part(Kind::Delivered, &envelope, 1, 50_000), Part::Headers);
-    envelope.ret = Some(Ret::Headers);
+    envelope.from.ret = Some(Ret::Headers);
     assert_eq!(part(Kind::Failed, &envelope, 1, 50_000), Part::Headers);
 }
 
@@ -535,8 +531,8 @@ proptest! {
         rcpt.notify = Notify::of(true, true, true);
         rcpt.orcpt = orcpt.map(Into::into);
         let mut envelope = envelope(sender, vec![rcpt]);
-        envelope.envid = envid.map(Into::into);
-        envelope.smtputf8 = smtputf8;
+        envelope.from.envid = envid.map(Into::into);
+        envelope.from.smtputf8 = smtputf8;
         let made = bounce(&Notice {
             kind: [Kind::Failed, Kind::Delayed, Kind::Relayed, Kind::Delivered, Kind::Expired][kind],
             hostname: &hostname,
@@ -551,8 +547,8 @@ proptest! {
             retry_until: None,
         }).unwrap();
         assert_sound(&made);
-        prop_assert!(made.envelope.smtputf8 || sender.is_ascii());
-        if !made.envelope.smtputf8 && made.envelope.body == BodyKind::SevenBit {
+        prop_assert!(made.envelope.from.smtputf8 || sender.is_ascii());
+        if !made.envelope.from.smtputf8 && made.envelope.from.body == BodyKind::SevenBit {
             prop_assert!(made.bytes.is_ascii());
         }
     }

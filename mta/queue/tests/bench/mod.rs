@@ -8,7 +8,7 @@ use link::control::Role;
 use link::receive::{ReceiverEnd, ReceiverEvent};
 use link::send::{Attempt, SenderEnd, SenderEvent};
 use mail::{
-    Address, BodyKind, Domain, Enhanced, Envelope, NextHop, Notify, Origin, Outcome, Protocol,
+    Address, Domain, Enhanced, Envelope, MailFrom, NextHop, Notify, Origin, Outcome, Protocol,
     Recipient, Reply, Report, ReversePath, Stage, Wall,
 };
 use queue::{Logged, Output, Queue, Read, Restore, SenderKey};
@@ -74,11 +74,7 @@ pub fn envelope(to: &[&str]) -> Envelope {
     let recipient =
         |to: &&str| Recipient { address: address(to), notify: Notify::DEFAULT, orcpt: None };
     Envelope {
-        sender: ReversePath::Address(address("sender@from.test")),
-        ret: None,
-        envid: None,
-        body: BodyKind::SevenBit,
-        smtputf8: false,
+        from: MailFrom::new(ReversePath::Address(address("sender@from.test"))),
         origin: Origin { client: None, helo: "client.test".into(), protocol: Protocol::Esmtp },
         arrived: Wall::from_micros(1_000_000),
         recipients: to.iter().map(recipient).collect(),
@@ -184,7 +180,7 @@ impl Bench {
         while let Some(event) = self.sender.poll() {
             match event {
                 SenderEvent::Attempt { attempt, body } => {
-                    self.pieces.extend(body.map(|body| (attempt.attempt, 0, body)));
+                    self.pieces.extend(body.map(|body| (attempt.id, 0, body)));
                     self.attempts.push(*attempt);
                 }
                 SenderEvent::Chunk { attempt, offset, bytes } => {
@@ -215,7 +211,7 @@ impl Bench {
     pub fn say(&mut self, to: &str, outcome: Outcome) -> u64 {
         let is = |attempt: &Attempt| attempt.recipients[0].1.address.to_string() == to;
         let at = self.attempts.iter().position(is).unwrap();
-        let Attempt { attempt, message, recipients, .. } = self.attempts.swap_remove(at);
+        let Attempt { id: attempt, message, recipients, .. } = self.attempts.swap_remove(at);
         let outcomes = vec![(recipients[0].0, outcome)];
         self.sender.result(link::send::Result { attempt, message, outcomes });
         attempt

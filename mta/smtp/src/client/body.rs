@@ -27,11 +27,9 @@ pub(super) struct BodyOut {
 }
 
 impl BodyOut {
-    /// Starts with the headers we add.
-    pub fn start(framing: Framing, message: &Message, out: &mut Vec<u8>) -> BodyOut {
-        let mut body = BodyOut { framing, offset: 0, bytes: message.body_bytes, asked: false };
-        body.frame(&message.prefix, out);
-        body
+    /// Nothing of the message is framed yet.
+    pub fn start(framing: Framing, message: &Message) -> BodyOut {
+        BodyOut { framing, offset: 0, bytes: message.body_bytes, asked: false }
     }
 
     fn frame(&mut self, bytes: &[u8], out: &mut Vec<u8>) {

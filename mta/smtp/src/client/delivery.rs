@@ -79,8 +79,8 @@ impl Delivery {
     ///
     /// RFC 6152 3 binds only what was declared; undeclared 8-bit bytes go on as they came.
     pub fn scan_needed(&self, offers: &Offers) -> Option<bool> {
-        let body = self.message.body == BodyKind::EightBit && !offers.eight_bit_mime;
-        let headers = self.message.smtputf8 && !offers.smtputf8;
+        let body = self.message.from.body == BodyKind::EightBit && !offers.eight_bit_mime;
+        let headers = self.message.from.smtputf8 && !offers.smtputf8;
         (body || headers).then_some(!body)
     }
 
@@ -92,12 +92,12 @@ impl Delivery {
             let reply = Reply::new(554, code, text);
             outcome(reply, Stage::Here, peer, false, true)
         };
-        if self.message.smtputf8 && !offers.smtputf8 {
+        if self.message.from.smtputf8 && !offers.smtputf8 {
             self.settle_ascii(scan, &here);
         } else {
-            self.utf8 = self.message.smtputf8;
+            self.utf8 = self.message.from.smtputf8;
         }
-        let bound = self.message.body == BodyKind::EightBit && !offers.eight_bit_mime;
+        let bound = self.message.from.body == BodyKind::EightBit && !offers.eight_bit_mime;
         if bound && scan.eight_bit_body {
             self.fill(here(Enhanced(5, 6, 3), "the next hop does not take 8-bit messages"));
         }
@@ -106,7 +106,7 @@ impl Delivery {
     }
 
     fn settle_ascii(&mut self, scan: &Scan, here: &dyn Fn(Enhanced, &str) -> Outcome) {
-        let sender_ok = match &self.message.sender {
+        let sender_ok = match &self.message.from.sender {
             ReversePath::Null => true,
             ReversePath::Address(address) => ascii_form(address).is_some(),
         };
@@ -196,26 +196,26 @@ impl Delivery {
         let message = &self.message;
         let mut line = String::with_capacity(128);
         line.push_str("MAIL FROM:<");
-        if let ReversePath::Address(address) = &message.sender {
+        if let ReversePath::Address(address) = &message.from.sender {
             self.push_address(address, &mut line);
         }
         line.push('>');
         if offers.size.is_some() {
-            let _ = write!(line, " SIZE={}", message.wire_bytes());
+            let _ = write!(line, " SIZE={}", message.body_bytes);
         }
-        if message.body != BodyKind::SevenBit && offers.eight_bit_mime {
+        if message.from.body != BodyKind::SevenBit && offers.eight_bit_mime {
             line.push_str(" BODY=8BITMIME");
         }
         if self.utf8 {
             line.push_str(" SMTPUTF8");
         }
         if offers.dsn {
-            match message.ret {
+            match message.from.ret {
                 Some(Ret::Full) => line.push_str(" RET=FULL"),
                 Some(Ret::Headers) => line.push_str(" RET=HDRS"),
                 None => {}
             }
-            if let Some(envid) = &message.envid {
+            if let Some(envid) = &message.from.envid {
                 let _ = write!(line, " ENVID={envid}");
             }
         }

@@ -45,7 +45,7 @@ pub enum Input<'a> {
 pub enum Output {
     /// Give these bytes of the body with `Input::Body`.
     NeedBody {
-        /// Counted without the message's prefix.
+        /// Where they begin in the message.
         offset: u64,
         /// As many must come.
         bytes: u32,
@@ -340,16 +340,15 @@ impl Session {
     /// Looks whether the peer can take the message at all.
     fn begin(&mut self, now: Now) {
         let Some(delivery) = &mut self.delivery else { return };
-        let wire_bytes = delivery.message.wire_bytes();
+        let wire_bytes = delivery.message.body_bytes;
         if self.offers.size.is_some_and(|max| max > 0 && wire_bytes > max) {
             let text = format!("the message has {wire_bytes} octets, the next hop takes fewer");
             let reply = Reply::new(552, Enhanced(5, 3, 4), text);
             delivery.fill(outcome(reply, Stage::Here, &self.peer, false, false));
             return self.finish();
         }
-        let mut scan = Scan::default();
+        let scan = Scan::default();
         if let Some(only_headers) = delivery.scan_needed(&self.offers) {
-            scan.feed(&delivery.message.prefix);
             self.work = Work::ExpectScan { scan, offset: 0, only_headers };
             return self.scan(now);
         }
@@ -475,9 +474,9 @@ impl Session {
     fn write_bdat(&mut self) {
         let Some(delivery) = &mut self.delivery else { return };
         delivery.with_bdat = true;
-        let line = format!("BDAT {} LAST\r\n", delivery.message.wire_bytes());
+        let line = format!("BDAT {} LAST\r\n", delivery.message.body_bytes);
         self.out.extend_from_slice(line.as_bytes());
-        let body = BodyOut::start(Framing::Counted, &delivery.message, &mut self.out);
+        let body = BodyOut::start(Framing::Counted, &delivery.message);
         self.work = Work::ExpectBody(body);
         self.await_end();
     }
@@ -569,7 +568,7 @@ impl Session {
         match (reply.code / 100, delivery.accepted.is_empty()) {
             (3, false) => {
                 let dots = Framing::Dots(Stuffer::default());
-                let body = BodyOut::start(dots, &delivery.message, &mut self.out);
+                let body = BodyOut::start(dots, &delivery.message);
                 self.work = Work::ExpectBody(body);
                 self.await_end();
                 self.pump(now);

@@ -2,7 +2,9 @@
 
 use super::*;
 use bytes::Bytes;
-use mail::{Address, BodyKind, Instant, Notify, Now, Outcome, Recipient, Ret, ReversePath, Stage};
+use mail::{
+    Address, BodyKind, Instant, MailFrom, Notify, Now, Outcome, Recipient, Ret, ReversePath, Stage,
+};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -160,18 +162,13 @@ fn recipient(address: &str) -> Recipient {
     Recipient { address, notify: Notify::DEFAULT, orcpt: None }
 }
 
-const BODY: &str = "Subject: x\r\n\r\n.dot\r\n..\r\nend\r\n";
+const BODY: &str = "Received: here\r\nSubject: x\r\n\r\n.dot\r\n..\r\nend\r\n";
 
 fn message(recipients: usize) -> Box<Message> {
     let addresses = (0..recipients).map(|n| recipient(&format!("r{n}@sink.test")));
     Box::new(Message {
-        sender: ReversePath::Address(Address::parse("s@source.test", false).unwrap()),
-        ret: None,
-        envid: None,
-        body: BodyKind::SevenBit,
-        smtputf8: false,
+        from: MailFrom::new(ReversePath::Address(Address::parse("s@source.test", false).unwrap())),
         recipients: addresses.collect(),
-        prefix: Bytes::from_static(b"Received: here\r\n"),
         body_bytes: BODY.len() as u64,
         content: Some(Bytes::from_static(BODY.as_bytes())),
     })
@@ -180,7 +177,12 @@ fn message(recipients: usize) -> Box<Message> {
 fn with_content(body: BodyKind, content: &'static str) -> Box<Message> {
     let content = Bytes::from_static(content.as_bytes());
     let body_bytes = content.len() as u64;
-    Box::new(Message { body, body_bytes, content: Some(content), ..*message(1) })
+    Box::new(Message {
+        from: MailFrom { body, ..message(1).from },
+        body_bytes,
+        content: Some(content),
+        ..*message(1)
+    })
 }
 
 /// What came of it all, without what does not depend on the cut.
@@ -240,7 +242,7 @@ impl Talk {
     }
 
     fn send(&mut self, message: Box<Message>) {
-        self.whole = [&message.prefix[..], BODY.as_bytes()].concat();
+        self.whole = BODY.into();
         self.session.handle(Input::Send(message), at(0));
     }
 
@@ -729,11 +731,11 @@ fn d159_a_peer_that_trickles_or_does_not_read_is_given_up_in_time() {
 #[test]
 fn d172_what_the_next_hop_does_not_offer_is_left_out_or_bounced() {
     let mut dsn = message(1);
-    dsn.ret = Some(Ret::Headers);
-    dsn.envid = Some("id+3D".into());
+    dsn.from.ret = Some(Ret::Headers);
+    dsn.from.envid = Some("id+3D".into());
     dsn.recipients[0].notify = Notify::of(true, true, false);
     dsn.recipients[0].orcpt = Some("rfc822;r+2B0@sink.test".into());
-    dsn.body = BodyKind::EightBit;
+    dsn.from.body = BodyKind::EightBit;
     let story = tell(&[], &[dsn.clone()]);
     assert_eq!(
         &story.lines[1..],
@@ -780,13 +782,13 @@ fn r228_eight_bits_that_nobody_declared_go_as_they_came_to_a_hop_without_8bitmim
         // 8BITMIME declares the body, not the header section.
         (BodyKind::EightBit, "A: \u{e9}\r\n\r\ne\r\n"),
     ] {
-        let as_it_came = [b"Received: here\r\n", content.as_bytes()].concat();
+        let as_it_came = content.as_bytes();
         for (offers, parameter) in [(PIPELINING, ""), (PLAIN, ""), (ALL, " BODY=8BITMIME")] {
             let story = tell(&[("EHLO", offers)], &[with_content(body, content)]);
             assert_eq!(story.summary(), "D End 250", "{body:?} {content:?}");
             assert!(story.lines[1].ends_with(parameter), "{:?}", story.lines);
             assert_eq!(story.lines[1].contains("BODY="), !parameter.is_empty());
-            assert!(story.bodies[0].starts_with(&as_it_came), "{body:?}");
+            assert!(story.bodies[0].starts_with(as_it_came), "{body:?}");
         }
     }
 }
@@ -794,7 +796,7 @@ fn r228_eight_bits_that_nobody_declared_go_as_they_came_to_a_hop_without_8bitmim
 #[test]
 fn p049_utf8_for_a_hop_without_smtputf8_is_put_in_ascii_or_bounces_with_5_6_7() {
     let mut mixed = message(0);
-    mixed.smtputf8 = true;
+    mixed.from.smtputf8 = true;
     mixed.recipients =
         ["a@b\u{fc}cher.example", "j\u{fc}rgen@sink.test", "c@sink.test"].map(recipient).into();
     let story = tell(&[("EHLO", PIPELINING)], &[mixed.clone()]);
@@ -809,7 +811,7 @@ fn p049_utf8_for_a_hop_without_smtputf8_is_put_in_ascii_or_bounces_with_5_6_7() 
     assert_eq!(story.lines[3], "RCPT TO:<j\u{fc}rgen@sink.test>");
 
     let mut sender = mixed.clone();
-    sender.sender = ReversePath::Address(Address::parse("\u{fc}@source.test", true).unwrap());
+    sender.from.sender = ReversePath::Address(Address::parse("\u{fc}@source.test", true).unwrap());
     let story = tell(&[("EHLO", PIPELINING)], &[sender]);
     assert_eq!(story.summary(), "F Here own 554, F Here own 554, F Here own 554");
 
@@ -875,7 +877,8 @@ fn a_goodbye_while_a_body_is_looked_at_leaves_no_message_without_an_end() {
             talk.send(message(1));
             talk.run(&[usize::MAX]);
         }
-        let message = Message { body: BodyKind::EightBit, content: None, ..*message(2) };
+        let mut message = Message { content: None, ..*message(2) };
+        message.from.body = BodyKind::EightBit;
         talk.session.handle(Input::Send(Box::new(message)), at(1));
         assert!(matches!(talk.session.poll(), Some(Output::NeedBody { .. })));
         talk.session.handle(Input::Received(b"421 4.3.2 shutting down\r\n"), at(1));

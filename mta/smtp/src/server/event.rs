@@ -3,7 +3,7 @@
 //! Must never carry more of a message than one chunk.
 
 use super::DeliveredTo;
-use mail::{BodyKind, Protocol, Recipient, Ret, ReversePath};
+use mail::{MailFrom, Protocol, Recipient};
 
 /// Something the client did. *Asks* means: nothing more is read from the client until the
 /// driver has called the named function. A reply of 421 or 521 also closes the connection.
@@ -39,18 +39,10 @@ pub enum Event {
 /// MAIL FROM and what came with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mail {
-    /// Who.
-    pub sender: ReversePath,
-    /// SIZE=: what the client says; it is counted all the same.
+    /// The sender and the parameters that go on with the message.
+    pub from: MailFrom,
+    /// SIZE, as the client announces it. The octets are counted nevertheless.
     pub size: Option<u64>,
-    /// RET=.
-    pub ret: Option<Ret>,
-    /// ENVID=, still xtext.
-    pub envid: Option<Box<str>>,
-    /// BODY=.
-    pub body: BodyKind,
-    /// SMTPUTF8.
-    pub smtputf8: bool,
     /// For the Received field, SMTPUTF8 regarded.
     pub protocol: Protocol,
 }

@@ -7,14 +7,14 @@ use super::session::{Asked, Session, State, Transaction};
 use super::{Event, Mail, replies};
 use crate::command::Path;
 use crate::params::{self, MailParameters};
-use mail::{Address, BodyKind, Enhanced, Instant, Protocol, Reply, ReversePath};
+use mail::{Address, BodyKind, Enhanced, Instant, MailFrom, Protocol, Reply, ReversePath};
 
 impl Session {
     pub(super) fn mail(&mut self, path: Path<'_>) {
         match self.judge_mail(path) {
             Ok(mail) => {
                 if self.count_mail() {
-                    let smtputf8 = mail.smtputf8;
+                    let smtputf8 = mail.from.smtputf8;
                     self.ask(Event::Mail(mail), Asked::Mail { smtputf8 });
                 }
             }
@@ -90,12 +90,14 @@ fn noun(sender: ReversePath, asked: &MailParameters<'_>, protocol: Protocol) -> 
         other => other,
     };
     Mail {
-        sender,
+        from: MailFrom {
+            sender,
+            ret: asked.ret,
+            envid: asked.envid.map(Box::from),
+            body: asked.body.unwrap_or(BodyKind::SevenBit),
+            smtputf8: asked.smtputf8,
+        },
         size: asked.size,
-        ret: asked.ret,
-        envid: asked.envid.map(Box::from),
-        body: asked.body.unwrap_or(BodyKind::SevenBit),
-        smtputf8: asked.smtputf8,
         protocol,
     }
 }

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use mail::{
-    Address, BodyKind, Change, Enhanced, Envelope, MessageId, Notify, Now, Origin, Protocol,
+    Address, Change, Enhanced, Envelope, MailFrom, MessageId, Notify, Now, Origin, Protocol,
     Recipient, Reply, Report, ReversePath, Stage, TransactionId, Wall,
 };
 use serde::{Deserialize, Serialize};
@@ -125,11 +125,7 @@ pub fn now(micros: u64) -> Now {
 pub fn envelope(to: &str) -> Envelope {
     let address = Address::parse(to, false).unwrap();
     Envelope {
-        sender: ReversePath::Null,
-        ret: None,
-        envid: None,
-        body: BodyKind::SevenBit,
-        smtputf8: false,
+        from: MailFrom::new(ReversePath::Null),
         origin: Origin { client: None, helo: "h".into(), protocol: Protocol::Esmtp },
         arrived: Wall::from_micros(7),
         recipients: vec![Recipient { address, notify: Notify::DEFAULT, orcpt: None }],

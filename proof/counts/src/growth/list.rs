@@ -136,7 +136,7 @@ fn arrive(scheduler: &mut Scheduler, message: MessageId, envelope: &Envelope) {
         message,
         arrived: START.wall,
         bytes: 4_000,
-        sender: &envelope.sender,
+        sender: &envelope.from.sender,
         recipients: &all.collect::<Vec<_>>(),
         held: None,
         priority: 0,

@@ -10,7 +10,7 @@ mod sent;
 
 use crate::meter::{Count, Meter, Part};
 use mail::{
-    Address, BodyKind, Change, Enhanced, Envelope, MessageId, Notify, Origin, Outcome, Protocol,
+    Address, Change, Enhanced, Envelope, MailFrom, MessageId, Notify, Origin, Outcome, Protocol,
     Recipient, Reply, Report, ReversePath, Stage, Wall,
 };
 
@@ -112,11 +112,7 @@ fn envelope(recipients: usize, destinations: bool) -> Envelope {
         Recipient { address, notify: Notify::DEFAULT, orcpt: None }
     };
     Envelope {
-        sender: ReversePath::Address(address("owner@customer.example")),
-        ret: None,
-        envid: None,
-        body: BodyKind::SevenBit,
-        smtputf8: false,
+        from: MailFrom::new(ReversePath::Address(address("owner@customer.example"))),
         origin: Origin { client: None, helo: "c.example".into(), protocol: Protocol::Esmtp },
         arrived: Wall::from_micros(1_795_253_400_000_000),
         recipients: (0..recipients).map(one).collect(),

@@ -222,7 +222,7 @@ impl Place {
         self.take_in(&mut input);
         let [attempt] = &self.attempts()[..] else { panic!("one attempt") };
         let outcomes: Vec<(u32, Outcome)> = (0..recipients as u32).map(deferred).collect();
-        let (message, attempt) = (attempt.message, attempt.attempt);
+        let (message, attempt) = (attempt.message, attempt.id);
         self.sender.result(link::send::Result { attempt, message, outcomes });
         (message, self.said())
     }

@@ -24,13 +24,8 @@ pub fn domains(n: usize) -> Count {
 fn transaction(n: usize, domains: bool) -> Count {
     let envelope = envelope(n, domains);
     let message = Box::new(Message {
-        sender: envelope.sender,
-        ret: None,
-        envid: None,
-        body: envelope.body,
-        smtputf8: false,
+        from: envelope.from,
         recipients: envelope.recipients,
-        prefix: Bytes::new(),
         body_bytes: CONTENT.len() as u64,
         content: Some(Bytes::from_static(CONTENT)),
     });

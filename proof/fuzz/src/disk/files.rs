@@ -5,7 +5,7 @@
 
 use crate::input::Input;
 use mail::{
-    Address, BodyKind, Change, Enhanced, Envelope, MessageId, Notify, Origin, Protocol, Recipient,
+    Address, Change, Enhanced, Envelope, MailFrom, MessageId, Notify, Origin, Protocol, Recipient,
     Reply, Report, ReversePath, Stage, TransactionId, Wall,
 };
 use spool::format::batch::{self, BATCH_HEADER, BatchHeader, RecordKind};
@@ -43,11 +43,7 @@ pub fn settings() -> Settings {
 pub fn envelope() -> Envelope {
     let address = Address::parse("x@y.test", false).expect("it is one");
     Envelope {
-        sender: ReversePath::Address(address.clone()),
-        ret: None,
-        envid: None,
-        body: BodyKind::SevenBit,
-        smtputf8: false,
+        from: MailFrom::new(ReversePath::Address(address.clone())),
         origin: Origin { client: None, helo: "h".into(), protocol: Protocol::Esmtp },
         arrived: Wall::from_micros(7),
         recipients: vec![Recipient { address, notify: Notify::DEFAULT, orcpt: None }; 2],

@@ -153,13 +153,9 @@ pub fn send(data: &[u8]) {
         let _ = end.handle(&mut BytesMut::from(bytes));
         while let Some(event) = end.poll() {
             let send::SenderEvent::Attempt { attempt, body } = event else { continue };
-            assert_eq!(body.is_some(), attempt.body_bytes <= send::INLINE_BYTES_MAX);
+            assert_eq!(body.is_some(), attempt.body.bytes <= send::INLINE_BYTES_MAX);
             let outcomes = Vec::new();
-            end.result(send::Result {
-                attempt: attempt.attempt,
-                message: attempt.message,
-                outcomes,
-            });
+            end.result(send::Result { attempt: attempt.id, message: attempt.message, outcomes });
         }
         end.fetch(1, MessageId(1), 0, u32::MAX);
         end.connected();

@@ -290,11 +290,11 @@ fn hostile_envelope(input: &mut Input<'_>) -> Envelope {
         envelope.recipients.clear();
     }
     if flags & 16 != 0 {
-        envelope.sender = mail::ReversePath::Null;
+        envelope.from.sender = mail::ReversePath::Null;
     }
     if flags & 32 != 0 {
         let text = |bytes: &[u8]| Some(String::from_utf8_lossy(bytes).into());
-        envelope.envid = text(input.short());
+        envelope.from.envid = text(input.short());
         envelope.origin.helo = text(input.short()).unwrap_or_default();
         envelope.recipients.iter_mut().for_each(|recipient| recipient.orcpt = text(input.short()));
     }
@@ -386,7 +386,7 @@ fn learn(knows: &mut SenderEnd, heard: &mut BytesMut, open: &mut Vec<Open>) {
     while let Some(event) = knows.poll() {
         if let SenderEvent::Attempt { attempt, .. } = event {
             let recipients = attempt.recipients.iter().map(|(index, _)| *index).collect();
-            let link::send::Attempt { attempt, seal, message, .. } = *attempt;
+            let link::send::Attempt { id: attempt, seal, message, .. } = *attempt;
             open.push(Open { attempt, seal, message, recipients });
         }
     }

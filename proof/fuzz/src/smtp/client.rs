@@ -7,7 +7,9 @@ use ::smtp::client::{
     BODY_CHUNK_BYTES_MAX, Config, Dialect, Input as Told, Message, Output, Session,
 };
 use bytes::Bytes;
-use mail::{Address, BodyKind, Instant, Notify, Now, Outcome, Recipient, Ret, ReversePath, Stage};
+use mail::{
+    Address, BodyKind, Instant, MailFrom, Notify, Now, Outcome, Recipient, Ret, ReversePath, Stage,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,17 +29,18 @@ fn message(kind: u8) -> Message {
     };
     let body = body(kind);
     Message {
-        sender: if kind & 16 != 0 {
-            ReversePath::Null
-        } else {
-            ReversePath::Address(address("a@b.test"))
+        from: MailFrom {
+            sender: if kind & 16 != 0 {
+                ReversePath::Null
+            } else {
+                ReversePath::Address(address("a@b.test"))
+            },
+            ret: (kind & 8 != 0).then_some(Ret::Headers),
+            envid: (kind & 8 != 0).then(|| "id+2B1".into()),
+            body: if kind & 32 != 0 { BodyKind::EightBit } else { BodyKind::SevenBit },
+            smtputf8: utf8,
         },
-        ret: (kind & 8 != 0).then_some(Ret::Headers),
-        envid: (kind & 8 != 0).then(|| "id+2B1".into()),
-        body: if kind & 32 != 0 { BodyKind::EightBit } else { BodyKind::SevenBit },
-        smtputf8: utf8,
         recipients: recipients.iter().map(recipient).collect(),
-        prefix: Bytes::from_static(b"Received: here\r\n"),
         body_bytes: body.len() as u64,
         content: (kind & 64 != 0).then(|| Bytes::from(body)),
     }

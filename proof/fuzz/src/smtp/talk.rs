@@ -211,7 +211,7 @@ impl<'a> Driver<'a> {
             }
             Event::Mail(mail) => {
                 assert_eq!(self.stage, Stage::Nothing);
-                assert!(mail.envid.as_deref().is_none_or(super::words::is_one_word));
+                assert!(mail.from.envid.as_deref().is_none_or(super::words::is_one_word));
                 if refusal.is_none() {
                     self.stage = Stage::Begun;
                 }

@@ -6,8 +6,8 @@ use crate::input::Input;
 use mail::bounce::{Kind, Notice, Part, bounce};
 use mail::trace::{delivered_to, received, return_path, rfc3339_date, rfc5322_date};
 use mail::{
-    Address, BodyKind, Enhanced, Envelope, MessageId, Notify, Origin, Protocol, Recipient, Reply,
-    Report, Ret, ReversePath, Stage, Wall,
+    Address, BodyKind, Enhanced, Envelope, MailFrom, MessageId, Notify, Origin, Protocol,
+    Recipient, Reply, Report, Ret, ReversePath, Stage, Wall,
 };
 use smtp::xtext;
 
@@ -81,11 +81,13 @@ fn notice(input: &mut Input<'_>) {
     };
     let second = Recipient { address: address(input.short()), ..recipient.clone() };
     let envelope = Envelope {
-        sender: ReversePath::Address(address(input.short())),
-        ret: (flags & 4 != 0).then_some(Ret::Full),
-        envid: (flags & 8 != 0).then(|| text(input.short()).into()),
-        body: BodyKind::EightBit,
-        smtputf8: flags & 16 != 0,
+        from: MailFrom {
+            sender: ReversePath::Address(address(input.short())),
+            ret: (flags & 4 != 0).then_some(Ret::Full),
+            envid: (flags & 8 != 0).then(|| text(input.short()).into()),
+            body: BodyKind::EightBit,
+            smtputf8: flags & 16 != 0,
+        },
         origin: Origin { client: None, helo: "h".into(), protocol: Protocol::Esmtp },
         arrived: wall,
         recipients: vec![recipient, second],
@@ -118,7 +120,7 @@ fn notice(input: &mut Input<'_>) {
         retry_until: (flags & 128 != 0).then_some(wall),
     };
     let made = bounce(&notice).expect("the sender is not null, and all is wanted");
-    assert_eq!(made.envelope.sender, ReversePath::Null);
+    assert_eq!(made.envelope.from.sender, ReversePath::Null);
     assert_eq!(made.envelope.recipients[0].notify, Notify::NEVER);
     whole(&made.bytes, original);
 }

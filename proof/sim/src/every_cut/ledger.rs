@@ -135,7 +135,7 @@ impl Sent {
     /// Nobody is told of a failure.
     fn is_silent(&self, recipient: u32) -> bool {
         let notify = self.envelope.recipients.get(recipient as usize).map(|r| r.notify);
-        self.envelope.sender == ReversePath::Null || notify == Some(Notify::NEVER)
+        self.envelope.from.sender == ReversePath::Null || notify == Some(Notify::NEVER)
     }
 }
 

@@ -277,11 +277,11 @@ impl Machine {
                 self.trying.push(trying);
             }
             SenderEvent::Chunk { attempt, offset, bytes } => {
-                let is = |trying: &&mut Trying| trying.attempt.attempt == attempt;
+                let is = |trying: &&mut Trying| trying.attempt.id == attempt;
                 let Some(trying) = self.trying.iter_mut().find(is) else { return Ok(()) };
                 if offset == trying.body.len() as u64 && !trying.whole {
                     trying.body.extend_from_slice(&bytes);
-                    trying.whole = trying.body.len() as u64 == trying.attempt.body_bytes;
+                    trying.whole = trying.body.len() as u64 == trying.attempt.body.bytes;
                     if !trying.whole {
                         fetch(&mut self.sender, trying);
                     }
@@ -289,7 +289,7 @@ impl Machine {
             }
             SenderEvent::ChunkBad { attempt } => {
                 // The message was deleted meanwhile: the attempt ends before the final dot.
-                let is = |trying: &Trying| trying.attempt.attempt == attempt;
+                let is = |trying: &Trying| trying.attempt.id == attempt;
                 let Some(at) = self.trying.iter().position(is) else { return Ok(()) };
                 let trying = self.trying.swap_remove(at);
                 let message = trying.attempt.message;
@@ -428,10 +428,10 @@ impl Machine {
             outcomes.push((*index, outcome(&say)));
         }
         // One whose message has ended meanwhile is not open any more.
-        if self.sender.is_open(attempt.attempt) {
-            self.unrecorded.push((attempt.attempt, results));
+        if self.sender.is_open(attempt.id) {
+            self.unrecorded.push((attempt.id, results));
         }
-        let (message, attempt) = (attempt.message, attempt.attempt);
+        let (message, attempt) = (attempt.message, attempt.id);
         self.sender.result(link::send::Result { attempt, message, outcomes });
         Ok(())
     }
@@ -443,7 +443,7 @@ impl Machine {
         body: &[u8],
         index: u32,
     ) -> Result<Subject, String> {
-        let (message, prefix) = (attempt.message, attempt.prefix_bytes as usize);
+        let (message, prefix) = (attempt.message, attempt.body.prefix_bytes as usize);
         if let Some(of) = self.sent_as(attempt) {
             let sent = &self.ledger.sent[&of];
             if body.get(prefix..) != Some(&sent.body[..]) {
@@ -511,7 +511,7 @@ impl Machine {
 }
 
 fn fetch(sender: &mut SenderEnd, trying: &Trying) {
-    let link::send::Attempt { attempt, message, .. } = *trying.attempt;
+    let link::send::Attempt { id: attempt, message, .. } = *trying.attempt;
     sender.fetch(attempt, message, trying.body.len() as u64, CHUNK_BYTES_MAX);
 }
 

@@ -7,7 +7,7 @@ use super::machine::Machine;
 use bytes::Bytes;
 use link::admin::Action;
 use mail::{
-    Address, BodyKind, Envelope, MessageId, Notify, Origin, Protocol, Recipient, ReversePath,
+    Address, Envelope, MailFrom, MessageId, Notify, Origin, Protocol, Recipient, ReversePath,
     TransactionId,
 };
 use std::time::Duration;
@@ -103,11 +103,7 @@ fn envelope(machine: &Machine, number: u32) -> Envelope {
         _ => ReversePath::Address(address(&sender_text(number))),
     };
     Envelope {
-        sender,
-        ret: None,
-        envid: None,
-        body: BodyKind::SevenBit,
-        smtputf8: false,
+        from: MailFrom::new(sender),
         origin: Origin { client: None, helo: "client.test".into(), protocol: Protocol::Esmtp },
         arrived: machine.clock.now().wall,
         recipients: (0..1 + number % 3).map(recipient).collect(),

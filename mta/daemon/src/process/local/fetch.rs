@@ -37,7 +37,7 @@ impl Fetches {
 
     /// Takes a small message in, which came with its attempt.
     pub fn small(&self, attempt: &Attempt, body: &[u8]) -> Result<Arc<Message>, Fault> {
-        let mut intake = Intake::new(attempt.sender.clone());
+        let mut intake = Intake::new(attempt.from.sender.clone());
         let taken = intake.push(body, self.stage.as_fd()).and_then(|()| intake.finish());
         taken.map(Arc::new).map_err(|error| Fault::io("cannot stage the message", &error))
     }
@@ -51,10 +51,10 @@ impl Fetches {
     fn go_on(&mut self, end: &mut SenderEnd) {
         while self.under_way.len() < FETCHES_MAX {
             let Some(attempt) = self.waiting.pop_front() else { return };
-            let intake = Intake::new(attempt.sender.clone());
+            let intake = Intake::new(attempt.from.sender.clone());
             let fetch = Fetch { attempt, intake, offset: 0 };
             fetch.ask(end);
-            self.under_way.insert(fetch.attempt.attempt, fetch);
+            self.under_way.insert(fetch.attempt.id, fetch);
         }
     }
 
@@ -72,14 +72,14 @@ impl Fetches {
         end: &mut SenderEnd,
     ) -> Option<Fetched> {
         let fetch = self.under_way.get_mut(&attempt).filter(|fetch| fetch.offset == offset)?;
-        if bytes.is_empty() && fetch.offset < fetch.attempt.body_bytes {
+        if bytes.is_empty() && fetch.offset < fetch.attempt.body.bytes {
             return self.bad(attempt, end);
         }
         if let Err(error) = fetch.intake.push(bytes, self.stage.as_fd()) {
             return self.end(attempt, Some(Fault::io("cannot stage the message", &error)), end);
         }
         fetch.offset += bytes.len() as u64;
-        if fetch.offset < fetch.attempt.body_bytes {
+        if fetch.offset < fetch.attempt.body.bytes {
             fetch.ask(end);
             return None;
         }
@@ -109,8 +109,8 @@ impl Fetches {
 
 impl Fetch {
     fn ask(&self, end: &mut SenderEnd) {
-        let Attempt { attempt, message, body_bytes, .. } = *self.attempt;
-        let bytes = u64::from(CHUNK_BYTES_MAX).min(body_bytes - self.offset);
-        end.fetch(attempt, message, self.offset, bytes as u32);
+        let Attempt { id, message, body, .. } = *self.attempt;
+        let bytes = u64::from(CHUNK_BYTES_MAX).min(body.bytes - self.offset);
+        end.fetch(id, message, self.offset, bytes as u32);
     }
 }

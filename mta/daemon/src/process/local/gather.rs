@@ -67,11 +67,11 @@ impl Gather {
     /// An attempt has come at `taken`; each of its recipients will get an outcome.
     pub fn begin(&mut self, attempt: &Attempt, taken: Wall) {
         let missing = attempt.recipients.len();
-        let Attempt { arrived, due, message, attempt: number, .. } = *attempt;
+        let Attempt { id, message, times: link::send::Times { arrived, due }, .. } = *attempt;
         let outcomes = Vec::with_capacity(missing);
-        let result = AttemptResult { attempt: number, message, outcomes };
+        let result = AttemptResult { attempt: id, message, outcomes };
         let times = Times { arrived, due, taken };
-        self.attempts.insert(number, Open { result, missing, times });
+        self.attempts.insert(id, Open { result, missing, times });
     }
 
     /// What the log tells of an attempt.

@@ -364,7 +364,7 @@ impl Local {
 
     /// The message is here: each recipient waits for its lane, or has its outcome at once.
     fn fetched(&mut self, (attempt, message): Fetched) {
-        let Attempt { attempt, recipients, sender, .. } = *attempt;
+        let Attempt { id: attempt, recipients, from, .. } = *attempt;
         for (index, recipient) in recipients {
             let recipient = recipient.address;
             match self.find(&message, &recipient) {
@@ -373,7 +373,7 @@ impl Local {
                 }
                 Err(fault) => {
                     let outcome = fault.outcome("");
-                    self.outcome(attempt, index, (&sender, &recipient), outcome);
+                    self.outcome(attempt, index, (&from.sender, &recipient), outcome);
                 }
             }
         }

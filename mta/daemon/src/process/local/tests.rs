@@ -9,7 +9,7 @@ use crate::settings::{
 };
 use bytes::BytesMut;
 use link::send::{CHUNK_BYTES_MAX, QueueEnd, QueueEvent, Result as AttemptResult};
-use mail::{BodyKind, MessageId, NextHop, Notify, Outcome, Recipient, ReversePath, Wall};
+use mail::Outcome;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
@@ -78,30 +78,8 @@ impl Queue {
     }
 
     fn attempt(&mut self, number: u64, to: &[&str], body: &[u8]) {
-        let recipient = |to: &&str| Recipient {
-            address: mail::Address::parse(to, false).unwrap(),
-            notify: Notify::DEFAULT,
-            orcpt: None,
-        };
-        let attempt = Attempt {
-            attempt: number,
-            seal: 0,
-            message: MessageId(number),
-            hop: NextHop::Local,
-            connections_max: 1,
-            messages_per_connection_max: 1,
-            sender: ReversePath::Null,
-            ret: None,
-            envid: None,
-            body: BodyKind::SevenBit,
-            smtputf8: false,
-            arrived: Wall::default(),
-            due: Wall::default(),
-            attempts_before: 0,
-            body_bytes: body.len() as u64,
-            prefix_bytes: 0,
-            recipients: (0..).zip(to.iter().map(recipient)).collect(),
-        };
+        let mut attempt = Attempt::sample(number, to);
+        attempt.body.bytes = body.len() as u64;
         let inline = body.len() as u64 <= link::send::INLINE_BYTES_MAX;
         if !inline {
             self.bodies.insert(number, body.to_vec());

@@ -482,7 +482,7 @@ impl Conversation {
     }
 
     fn sender(&self) -> &mail::ReversePath {
-        self.transaction.as_ref().map_or(&mail::ReversePath::Null, |t| &t.mail.sender)
+        self.transaction.as_ref().map_or(&mail::ReversePath::Null, |t| &t.mail.from.sender)
     }
 
     /// No body is asked for while there is nobody to keep it.
@@ -594,7 +594,7 @@ impl Conversation {
         let text = "Error: mail loop, delivered to this recipient before";
         let reply = Reply::new(554, Enhanced(5, 4, 6), text);
         let log = self.shared.log.event(Verb::Judge).client(&self.whom);
-        log.from(&transaction.mail.sender).reply(&reply).status("refused").emit();
+        log.from(&transaction.mail.from.sender).reply(&reply).status("refused").emit();
         self.session.refuse(&reply, self.now);
     }
 
@@ -620,13 +620,8 @@ impl Conversation {
     /// The envelope without its recipients, and these.
     fn envelope(&self, transaction: Transaction, eight_bit: bool) -> (Envelope, Recipients) {
         let Transaction { mail, recipients, .. } = transaction;
-        let body = mail.body.with_bytes(eight_bit);
         let envelope = Envelope {
-            sender: mail.sender,
-            ret: mail.ret,
-            envid: mail.envid,
-            body,
-            smtputf8: mail.smtputf8,
+            from: mail.from.with_bytes(eight_bit),
             origin: Origin {
                 client: self.client,
                 helo: self.helo.clone(),
@@ -663,7 +658,7 @@ struct Arrival {
 
 impl Arrival {
     fn of(transaction: &Transaction, bytes: u64) -> Arrival {
-        let sender = transaction.mail.sender.clone();
+        let sender = transaction.mail.from.sender.clone();
         Arrival { sender, recipients: transaction.recipients.len(), bytes }
     }
 }

@@ -12,8 +12,8 @@ pub fn write(log: &Log, ended: &Ended<'_>) {
     let attempt = ended.attempt;
     let times = &ended.times;
     let delays = [
-        (Verb::Schedule, attempt.due.since(attempt.arrived)),
-        (Verb::Route, times.begun.wall.since(attempt.due)),
+        (Verb::Schedule, attempt.times.due.since(attempt.times.arrived)),
+        (Verb::Route, times.begun.wall.since(attempt.times.due)),
         (Verb::Attempt, times.ended.monotonic.since(times.begun.monotonic)),
     ];
     let ends: Vec<_> = ended.recipients.iter().zip(ended.outcomes).collect();
@@ -28,11 +28,11 @@ pub fn write(log: &Log, ended: &Ended<'_>) {
         let event = log
             .event(Verb::Attempt)
             .id(attempt.message)
-            .from(&attempt.sender)
+            .from(&attempt.from.sender)
             .to_each()
             .relay(relay(report))
-            .bytes(attempt.body_bytes)
-            .delay(times.ended.wall.since(attempt.arrived))
+            .bytes(attempt.body.bytes)
+            .delay(times.ended.wall.since(attempt.times.arrived))
             .delays(&delays)
             .dsn(report.reply.enhanced.unwrap_or(Enhanced(class, 0, 0)))
             .status(status)

@@ -55,7 +55,7 @@ struct Connection {
 pub async fn run(office: Rc<Office>, hop: NextHop, number: u64, slot: Rc<Slot>, first: Waiting) {
     let now = office.now();
     let Waiting { job, message } = first;
-    let messages_max = job.attempt.messages_per_connection_max.max(1);
+    let messages_max = job.attempt.route.messages_per_connection_max.max(1);
     let setup = &office.setup;
     let (rules, config) = (setup.rules.clone(), setup.client.clone());
     let dead = office.dead.clone();
@@ -112,7 +112,7 @@ impl Connection {
 
     fn take_chunk(&mut self) {
         let Some((attempt, bytes)) = self.slot.chunk.take() else { return };
-        if self.job.as_ref().is_some_and(|(job, _)| job.attempt.attempt == attempt) {
+        if self.job.as_ref().is_some_and(|(job, _)| job.attempt.id == attempt) {
             self.session(match bytes {
                 Some(bytes) => client::Input::Body(bytes),
                 None => client::Input::BodyFailed,

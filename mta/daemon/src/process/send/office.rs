@@ -179,9 +179,9 @@ impl Office {
 
     /// Asks queue for bytes of a body, on behalf of a slot.
     pub fn fetch(&self, slot: &Rc<Slot>, attempt: &Attempt, offset: u64, bytes: u32) {
-        slot.fetching.set(Some((attempt.attempt, attempt.message, offset, bytes)));
-        self.fetchers.borrow_mut().insert(attempt.attempt, Rc::clone(slot));
-        self.end.borrow_mut().fetch(attempt.attempt, attempt.message, offset, bytes);
+        slot.fetching.set(Some((attempt.id, attempt.message, offset, bytes)));
+        self.fetchers.borrow_mut().insert(attempt.id, Rc::clone(slot));
+        self.end.borrow_mut().fetch(attempt.id, attempt.message, offset, bytes);
         self.to_queue.notify_one();
     }
 
@@ -199,21 +199,16 @@ impl Office {
         faults::reach_with(Point::Attempt, || attempt.message.0);
         let (indices, recipients) = std::mem::take(&mut attempt.recipients).into_iter().unzip();
         let message = Box::new(Message {
-            sender: attempt.sender.clone(),
-            ret: attempt.ret,
-            envid: attempt.envid.clone(),
-            body: attempt.body,
-            smtputf8: attempt.smtputf8,
+            from: attempt.from.clone(),
             recipients,
-            prefix: Bytes::new(),
-            body_bytes: attempt.body_bytes,
+            body_bytes: attempt.body.bytes,
             content: body,
         });
         let waiting = Waiting { job: Job { attempt, indices, taken: self.now() }, message };
         let mut destinations = self.destinations.borrow_mut();
-        let hop = &waiting.job.attempt.hop;
+        let hop = &waiting.job.attempt.route.hop;
         if let Some(destination) = destinations.get_mut(hop) {
-            let most = waiting.job.attempt.connections_max.max(1);
+            let most = waiting.job.attempt.route.connections_max.max(1);
             let idle = destination.idle.pop();
             if idle.is_some() || destination.connections >= most {
                 destination.waiting.push_back(waiting);
@@ -238,7 +233,7 @@ impl Office {
         let mut destinations = self.destinations.borrow_mut();
         let Some(destination) = destinations.get_mut(hop) else { return };
         let Some(first) = destination.waiting.front() else { return };
-        let most = first.job.attempt.connections_max.max(1);
+        let most = first.job.attempt.route.connections_max.max(1);
         if destination.connections >= most {
             return;
         }
@@ -379,10 +374,9 @@ impl Office {
         let recipients = &message.recipients;
         let ended = Ended { attempt: &attempt, recipients, outcomes: &outcomes, times };
         self.journal.borrow_mut().ended(&ended);
-        self.fetchers.borrow_mut().remove(&attempt.attempt);
+        self.fetchers.borrow_mut().remove(&attempt.id);
         let outcomes = indices.into_iter().zip(outcomes).collect();
-        let result =
-            link::send::Result { attempt: attempt.attempt, message: attempt.message, outcomes };
+        let result = link::send::Result { attempt: attempt.id, message: attempt.message, outcomes };
         self.end.borrow_mut().result(result);
         self.to_queue.notify_one();
     }

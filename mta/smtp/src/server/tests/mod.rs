@@ -163,8 +163,11 @@ fn shown(event: &Event) -> String {
     match event {
         Event::Hello { name, protocol } => format!("hello {name} {protocol:?}"),
         Event::Mail(mail) => {
-            let null = if mail.sender == ReversePath::Null { "null" } else { "" };
-            format!("mail {null}{} {:?} {:?} {:?}", mail.sender, mail.size, mail.ret, mail.envid)
+            let null = if mail.from.sender == ReversePath::Null { "null" } else { "" };
+            format!(
+                "mail {null}{} {:?} {:?} {:?}",
+                mail.from.sender, mail.size, mail.from.ret, mail.from.envid
+            )
         }
         Event::Rcpt(rcpt) => {
             let orcpt = rcpt.orcpt.as_deref().unwrap_or("");
