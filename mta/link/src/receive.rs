@@ -375,10 +375,10 @@ impl ReceiverEnd {
         Ok(())
     }
 
-    /// The one place outside the spool where a `Durable` is made: from an answer that names an
-    /// outstanding transaction of this life and repeats the checksum of what was handed over.
-    /// The answer to a question has no checksum: the bytes were checked when they were handed to
-    /// a former life of the queue process, and the transaction's id was in the durable record.
+    /// The one place that makes a `Durable` without a sync: from an answer of the queue process that
+    /// names an outstanding transaction of this life and repeats the checksum of what was handed
+    /// over. The answer to a question has no checksum: the bytes were checked when they were handed
+    /// to a former life of the queue process, and the transaction's id was in the durable record.
     fn committed(
         &mut self,
         number: u64,
@@ -392,7 +392,7 @@ impl ReceiverEnd {
             return Err(LinkError::WrongAnswer);
         }
         self.transactions.remove(&number);
-        let durable = Durable::proven(message, TransactionId { origin: self.origin, number });
+        let durable = Durable::attested(message, TransactionId { origin: self.origin, number });
         self.events.push_back(ReceiverEvent::Promised { number, durable });
         Ok(())
     }
@@ -839,7 +839,7 @@ mod tests {
         receiver.accept(1, envelope(), b"rest");
         queue.handle(&mut carry(receiver.output())).unwrap();
         let transaction = handed_over(&mut queue);
-        queue.committed(Durable::proven(MessageId(5), transaction));
+        queue.committed(Durable::attested(MessageId(5), transaction));
         let mut answer = carry(queue.output());
         receiver.handle(&mut answer.clone()).unwrap();
         let Some(ReceiverEvent::Promised { number: 1, durable }) = receiver.poll() else {
@@ -900,11 +900,11 @@ mod tests {
         receiver.accept(1, envelope(), b"another");
         queue.handle(&mut carry(receiver.output())).unwrap();
         handed_over(&mut queue);
-        queue.committed(Durable::proven(MessageId(5), former));
+        queue.committed(Durable::attested(MessageId(5), former));
         queue.refused(former, Refusal::Full);
         queue.taken(former, 5);
         assert!(queue.output().is_empty());
-        queue.committed(Durable::proven(MessageId(6), TransactionId { origin: 9, number: 1 }));
+        queue.committed(Durable::attested(MessageId(6), TransactionId { origin: 9, number: 1 }));
         receiver.handle(&mut carry(queue.output())).unwrap();
         let told = std::iter::from_fn(|| receiver.poll());
         let promised: Vec<_> =
@@ -923,7 +923,7 @@ mod tests {
         let mut queue = meet(&mut receiver);
         assert_eq!(queue.poll(), Some(QueueEvent::Question { transaction }));
         queue.asked(transaction);
-        queue.committed(Durable::proven(MessageId(5), transaction));
+        queue.committed(Durable::attested(MessageId(5), transaction));
         receiver.handle(&mut carry(queue.output())).unwrap();
         let promised = |event| matches!(event, ReceiverEvent::Promised { number: 1, .. });
         assert!(std::iter::from_fn(|| receiver.poll()).any(promised));
@@ -1148,7 +1148,7 @@ mod tests {
         receiver.accept(1, long_envelope(RECIPIENTS_BYTES_MAX), &piece);
         queue.handle(&mut carry(receiver.output())).unwrap();
         let transaction = handed_over(&mut queue);
-        queue.committed(Durable::proven(MessageId(5), transaction));
+        queue.committed(Durable::attested(MessageId(5), transaction));
         queue.credit();
         receiver.handle(&mut carry(queue.output())).unwrap();
         assert!(matches!(receiver.poll(), Some(ReceiverEvent::Promised { number: 1, .. })));

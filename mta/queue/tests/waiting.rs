@@ -130,7 +130,7 @@ impl Bench {
             match output {
                 Output::Io(io) => {
                     if let spool::Work::Write { file: spool::File::Snapshot(_), buffer, .. } =
-                        &io.work
+                        io.work()
                     {
                         self.slice_bytes_max = self.slice_bytes_max.max(buffer.len());
                     }

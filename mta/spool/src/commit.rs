@@ -14,6 +14,7 @@ use crate::rhythm::Rhythm;
 use crate::{Output, Spool};
 use mail::{Durable, Instant, Now};
 use std::collections::VecDeque;
+use world::Synced;
 
 /// Buffers kept for the next batches.
 const BUFFERS_MAX: usize = 8;
@@ -231,7 +232,7 @@ impl Spool {
         let length = self.written_lengths.remove(&done.id).unwrap_or(buffer.len());
         flight.batch.buffer = buffer;
         match done.result {
-            Ok(()) if !flight.doomed => self.settle(flight, kind, now),
+            Ok(Some(synced)) if !flight.doomed => self.settle(flight, &synced, kind, now),
             result => {
                 flight.batch.buffer.truncate(length);
                 self.commit_failed(flight, kind, result.err(), now);
@@ -239,8 +240,9 @@ impl Spool {
         }
     }
 
-    /// The sync has come back: here, and nowhere else in this crate, messages become durable.
-    fn settle(&mut self, flight: Flight, kind: Kind, now: Now) {
+    /// The sync of the batch has come back: here, and nowhere else in this crate, messages become
+    /// durable. `synced` is what that sync returned; it is dropped when this batch is done.
+    fn settle(&mut self, flight: Flight, synced: &Synced, kind: Kind, now: Now) {
         let mut batch = flight.batch;
         let took = now.monotonic.since(flight.began);
         self.lane(kind).rhythm.settled(took, batch.messages);
@@ -264,7 +266,7 @@ impl Spool {
                     self.unstage(transaction);
                     self.remember(transaction, message);
                     self.unsettle(message, batch.number);
-                    let durable = Durable::proven(message, transaction);
+                    let durable = Durable::proven(synced, message, transaction);
                     self.outputs.push_back(Output::Durable(durable));
                 }
                 Item::Moved(item) => self.moved(item, slot, offset),

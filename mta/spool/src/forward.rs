@@ -113,8 +113,8 @@ impl Spool {
                 self.alarm(Alarm::Background(error));
                 false
             }
-            (Ok(()), None) => self.take_record(&mut job, bytes),
-            (Ok(()), Some(_)) => self.take_chunk(&job, bytes),
+            (Ok(_), None) => self.take_record(&mut job, bytes),
+            (Ok(_), Some(_)) => self.take_chunk(&job, bytes),
         };
         let staged = self.staged.get(&job.transaction);
         if staged.is_some_and(|staged| staged.lost.is_some()) {

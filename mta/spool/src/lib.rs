@@ -33,7 +33,7 @@ mod types;
 mod zeros;
 
 pub use admit::{change_bytes, group_bytes_max};
-pub use io::{Class, File, Io, IoDone, Work, execute};
+pub use io::{Begun, Class, File, Io, IoDone, Unsynced, Work, begin, execute};
 pub use mail::Refusal;
 pub use open::open;
 pub use read::{Chunk, Damaged, Plan, ReadError, StoredMessage, read_chunk, read_message};

@@ -237,7 +237,7 @@ impl Spool {
     fn activated(&mut self, done: IoDone, now: Now) {
         let Some((_, kind, active)) = self.supply.activating.take() else { return };
         match done.result {
-            Ok(()) => {
+            Ok(_) => {
                 self.segments.set(active.slot, State::Writing);
                 self.lane(kind).next = Some(active);
                 // With nothing to commit, no commit would prove that the disk works again.
@@ -253,7 +253,7 @@ impl Spool {
     }
 
     fn finish_job(&mut self, job: Job, done: IoDone, now: Now) {
-        let result = done.result.clone();
+        let result = done.result().map_err(world::DiskError::clone);
         match (job, result) {
             (Job::Snapshot, _) => self.snapshot_stepped(done, now),
             (Job::Prepare(which), result) => self.snapshot_prepared(which, result, now),

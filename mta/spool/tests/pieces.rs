@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use support::{Ledger, Machine, settings};
 use world::sim::Disk;
-use world::{DiskError, Entry};
+use world::{DiskError, Entry, Synced};
 
 /// Notes the largest read of a snapshot.
 struct Watched {
@@ -37,7 +37,7 @@ impl world::Disk for Watched {
     fn write_at(&self, name: &str, offset: u64, from: &[u8]) -> Result<(), DiskError> {
         self.disk.write_at(name, offset, from)
     }
-    fn sync(&self, name: &str) -> Result<(), DiskError> {
+    fn sync(&self, name: &str) -> Result<Synced, DiskError> {
         self.disk.sync(name)
     }
     fn sync_dir(&self) -> Result<(), DiskError> {

@@ -69,7 +69,7 @@ impl Threads {
             match output {
                 Output::Io(io) => {
                     self.under_way += 1;
-                    if io.class == Class::Commit {
+                    if io.class() == Class::Commit {
                         self.turn += 1;
                         self.commit[self.turn % 2].send(io).unwrap();
                     } else {

@@ -57,7 +57,7 @@ impl Fresh {
             }
             self.clock.advance(Duration::from_millis(1));
             for io in std::mem::take(&mut self.under_way) {
-                match &io.work {
+                match io.work() {
                     Work::Zero { bytes, .. } => self.zeros += u64::from(*bytes),
                     Work::Write { buffer, offset, .. } if *offset > 0 => {
                         self.log += buffer.len() as u64

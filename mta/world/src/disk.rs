@@ -3,6 +3,7 @@
 //! Must never hide an error, nor promise more than its callers ask to be synced.
 
 use std::fmt;
+use synced::Synced;
 
 /// One directory. Files are named, not held open by the caller; an implementation may keep
 /// descriptors. Nothing is durable before `sync` of the file, and `sync_dir` for its name.
@@ -23,9 +24,24 @@ pub trait Disk: Send + Sync {
     /// Writes all of `from`, growing the file where needed; an error leaves any part written.
     fn write_at(&self, name: &str, offset: u64, from: &[u8]) -> Result<(), DiskError>;
 
-    /// Makes the file's bytes and length durable. After an error nothing written since the last
-    /// success may be taken for durable, whatever a later call returns.
-    fn sync(&self, name: &str) -> Result<(), DiskError>;
+    /// Makes the file's bytes and length durable, and returns the evidence that a promise needs.
+    /// After an error nothing written since the last success may be taken for durable, whatever a
+    /// later call returns.
+    ///
+    /// Only the two disks of this crate make a [`Synced`]. A disk outside of it hands out what a
+    /// disk of this crate returned:
+    ///
+    /// ```compile_fail
+    /// let forged = world::Synced(());
+    /// ```
+    ///
+    /// ```
+    /// # fn same(disk: &world::sim::Disk) -> Result<world::Synced, world::DiskError> {
+    /// use world::Disk as _;
+    /// disk.sync("file")
+    /// # }
+    /// ```
+    fn sync(&self, name: &str) -> Result<Synced, DiskError>;
 
     /// Makes creations, removals and renames durable.
     fn sync_dir(&self) -> Result<(), DiskError>;

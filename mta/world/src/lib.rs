@@ -9,6 +9,7 @@ pub mod real;
 pub mod sim;
 
 pub use disk::{Disk, DiskError, Entry, Errno};
+pub use synced::Synced;
 
 /// Where the two readings of a [`mail::Now`] come from.
 pub trait Clock {

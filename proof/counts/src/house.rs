@@ -81,7 +81,7 @@ impl House {
             }
         }
         for done in done {
-            assert_eq!(done.result, Ok(()), "the disk is in order");
+            assert_eq!(done.result(), Ok(()), "the disk is in order");
             self.queue.io_done(done, self.now);
         }
         moved

@@ -5,15 +5,27 @@
 use crate::meter::outside;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
-use world::{Disk, DiskError, Entry, Errno};
+use world::{Disk, DiskError, Entry, Errno, Synced};
 
 /// What a spare segment is filled with.
 const ZEROS: [u8; 4096] = [0; 4096];
 
 /// One directory.
-#[derive(Debug, Default)]
 pub struct MemoryDisk {
     files: Mutex<BTreeMap<String, File>>,
+    /// Has one file, [`OTHER_FILE`]: only a disk of `world` gives the evidence of a sync.
+    other: world::sim::Disk,
+}
+
+/// The name of the file that is synced instead.
+const OTHER_FILE: &str = "other";
+
+impl Default for MemoryDisk {
+    fn default() -> MemoryDisk {
+        let other = world::sim::Disk::new(0);
+        other.put(OTHER_FILE, b"");
+        MemoryDisk { files: Mutex::default(), other }
+    }
 }
 
 /// A file reads as zeros behind what was written.
@@ -101,8 +113,9 @@ impl Disk for MemoryDisk {
         })
     }
 
-    fn sync(&self, name: &str) -> Result<(), DiskError> {
-        self.with("sync", name, |_| Ok(()))
+    fn sync(&self, name: &str) -> Result<Synced, DiskError> {
+        self.with("sync", name, |_| Ok(()))?;
+        outside(|| self.other.sync(OTHER_FILE))
     }
 
     fn sync_dir(&self) -> Result<(), DiskError> {

@@ -121,7 +121,7 @@ fn receive() {
     queue.handle(&mut stream(receiver.output())[..].into()).expect("it is honest");
     for number in [2, 3] {
         let transaction = TransactionId { origin: 9, number };
-        queue.committed(Durable::proven(MessageId(number), transaction));
+        queue.committed(Durable::attested(MessageId(number), transaction));
     }
     queue.unknown(TransactionId { origin: 9, number: 4 });
     queue.refused(TransactionId { origin: 9, number: 5 }, mail::Refusal::Full);

@@ -241,7 +241,7 @@ impl QueueStation {
                 moved = true;
                 match output {
                     Output::Io(io) => {
-                        let lane = match io.class {
+                        let lane = match io.class() {
                             Class::Commit => 0,
                             Class::Bulk => 1,
                             Class::Background => 2,
@@ -332,7 +332,7 @@ impl QueueStation {
             Job::Io(io) => {
                 let what = what(&io);
                 let done = spool::execute(&disk, io);
-                world.log(|| format!("disk: {what}: {:?}", done.result));
+                world.log(|| format!("disk: {what}: {:?}", done.result()));
                 if disk.is_off() {
                     return;
                 }
@@ -354,14 +354,12 @@ impl QueueStation {
     /// The process is killed: what its threads were at may be done, in part or not.
     pub fn die(mut self, world: &mut World) {
         for job in std::mem::take(&mut self.running) {
-            let Some((_, Job::Io(mut io))) = self.jobs.remove(&job) else { continue };
-            let luck = world.chance.below(3);
-            if let (1, Work::Write { sync, .. } | Work::Zero { sync, .. }) = (luck, &mut io.work) {
-                *sync = false;
-            }
-            if luck > 0 {
-                let disk = world.disk.clone();
-                let _ = spool::execute(&disk, io);
+            let Some((_, Job::Io(io))) = self.jobs.remove(&job) else { continue };
+            let disk = world.disk.clone();
+            match world.chance.below(3) {
+                0 => {}
+                1 => drop(spool::begin(&disk, io)),
+                _ => drop(spool::execute(&disk, io)),
             }
         }
     }
@@ -440,7 +438,7 @@ impl QueueStation {
 
 /// A job in a few words.
 fn what(io: &Io) -> String {
-    match &io.work {
+    match io.work() {
         Work::Create { file, .. } => format!("create {file}"),
         Work::Write { file, offset, buffer, sync } => {
             let synced = if *sync { ", synced" } else { "" };

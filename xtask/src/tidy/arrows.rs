@@ -8,8 +8,10 @@ use std::path::Path;
 
 /// Each crate and the workspace crates it may depend on, in code and in tests.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("mail", &[]),
-    ("world", &["mail"]),
+    // What makes the evidence of a sync: nobody else may reach it.
+    ("synced", &[]),
+    ("mail", &["synced"]),
+    ("world", &["mail", "synced"]),
     ("link", &["mail"]),
     ("smtp", &["mail"]),
     ("policy", &["mail"]),
@@ -62,7 +64,8 @@ const FUZZ: &[&str] = &[
 ];
 
 /// What a crate must never depend on, directly: the system, or time and chance by the back door.
-const SANS_IO: &[&str] = &["mail", "link", "smtp", "policy", "scheduler", "delivery", "queue"];
+const SANS_IO: &[&str] =
+    &["synced", "mail", "link", "smtp", "policy", "scheduler", "delivery", "queue"];
 const IO_CRATES: &[&str] = &[
     "tokio",
     "mio",
@@ -164,5 +167,14 @@ mod tests {
             check("daemon", "[dependencies]\ntokio = \"1\"\nspool.workspace = true").is_empty()
         );
         assert_eq!(check("new", "").len(), 1);
+    }
+
+    #[test]
+    fn only_the_disks_and_the_type_of_the_promise_reach_what_makes_the_evidence_of_a_sync() {
+        let crates: Vec<&str> = ARROWS.iter().map(|(name, _)| *name).collect();
+        let manifest = "[dev-dependencies]\nsynced.workspace = true".parse().unwrap();
+        let allowed = |name: &&&str| complaints(name, &manifest, &crates).is_empty();
+        let allowed: Vec<_> = crates.iter().filter(allowed).collect();
+        assert_eq!(allowed, [&"mail", &"world"]);
     }
 }

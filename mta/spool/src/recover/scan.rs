@@ -80,7 +80,7 @@ pub(super) fn scan_all(
 /// Syncs and drops the cache: after a failed write-back the cache shows what the medium has not, and
 /// after a process was killed what a power cut may still take.
 pub(super) fn settled(disk: &dyn Disk, name: &str, report: &mut OpenReport) {
-    let settled = disk.sync(name).and_then(|()| disk.forget_cache(name));
+    let settled = disk.sync(name).and_then(|_| disk.forget_cache(name));
     if settled.is_err() {
         let what = "the file cannot be synced";
         report.damage.push(Damage { file: name.into(), offset: 0, what, messages: Vec::new() });

@@ -12,13 +12,13 @@ use mail::{
 };
 use serde::{Deserialize, Serialize};
 use spool::{
-    Alarm, Class, Group, Io, IoDone, NewMessage, OpenReport, Output, Refusal, Replay, Settings,
-    SnapshotSlice, Spool, Ticket, Work,
+    Alarm, Begun, Class, Group, Io, IoDone, NewMessage, OpenReport, Output, Refusal, Replay,
+    Settings, SnapshotSlice, Spool, Ticket, Unsynced,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
 use world::sim::{Chance, Clock, Disk};
-use world::{Chance as _, Clock as _, Disk as _, DiskError};
+use world::{Chance as _, Clock as _};
 
 /// Small numbers, so that a short workload fills, recycles and snapshots.
 pub fn settings(commits_in_flight: usize) -> Settings {
@@ -113,7 +113,7 @@ pub struct Machine {
 enum UnderWay {
     Fresh(Io),
     /// Its bytes are written, its sync is not yet called.
-    Written(Io),
+    Written(Unsynced),
 }
 
 pub fn now(micros: u64) -> Now {
@@ -247,8 +247,11 @@ impl Machine {
     pub fn step_background(&mut self) -> bool {
         self.drain();
         let is_background = |under_way: &UnderWay| {
-            let (UnderWay::Fresh(io) | UnderWay::Written(io)) = under_way;
-            io.class == Class::Background
+            let io = match under_way {
+                UnderWay::Fresh(io) => io,
+                UnderWay::Written(unsynced) => unsynced.io(),
+            };
+            io.class() == Class::Background
         };
         let Some(at) = self.under_way.iter().position(is_background) else { return false };
         self.execute(at);
@@ -257,28 +260,15 @@ impl Machine {
 
     fn execute(&mut self, at: usize) {
         match self.under_way.swap_remove(at) {
-            UnderWay::Fresh(mut io) => {
-                if let Work::Write { file, offset, buffer, sync: true } = &mut io.work {
-                    let written = self.disk.write_at(&file.to_string(), *offset, buffer);
-                    match written {
-                        Ok(()) => self.under_way.push(UnderWay::Written(io)),
-                        Err(error) => self.done(io, Err(error)),
-                    }
-                } else {
-                    let done = spool::execute(&self.disk, io);
-                    self.finish(done);
-                }
-            }
-            UnderWay::Written(io) => {
-                let Work::Write { file, .. } = &io.work else { unreachable!() };
-                let synced = self.disk.sync(&file.to_string());
-                self.done(io, synced);
+            UnderWay::Fresh(io) => match spool::begin(&self.disk, io) {
+                Begun::Unsynced(unsynced) => self.under_way.push(UnderWay::Written(unsynced)),
+                Begun::Done(done) => self.finish(done),
+            },
+            UnderWay::Written(unsynced) => {
+                let done = unsynced.sync(&self.disk);
+                self.finish(done);
             }
         }
-    }
-
-    fn done(&mut self, io: Io, result: Result<(), DiskError>) {
-        self.finish(IoDone { id: io.id, work: io.work, result });
     }
 
     /// A machine without power does nothing any more, least of all say something.

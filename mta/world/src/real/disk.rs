@@ -3,7 +3,7 @@
 //! Must never follow a symbolic link, open what is no regular file, or retry a failed sync.
 
 use super::faults::{self, Point};
-use crate::{DiskError, Entry, Errno};
+use crate::{DiskError, Entry, Errno, Synced};
 use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno as Os;
 use std::collections::HashMap;
@@ -207,7 +207,7 @@ impl crate::Disk for Disk {
         Ok(())
     }
 
-    fn sync(&self, name: &str) -> Result<(), DiskError> {
+    fn sync(&self, name: &str) -> Result<Synced, DiskError> {
         // What was written with, whatever has the name now: a new file has none of it.
         let fd = self.cached(name).map_or_else(|| self.file("sync", name), Ok)?;
         self.reach(Point::BeforeSync);
@@ -215,7 +215,7 @@ impl crate::Disk for Disk {
         self.reach(Point::AfterSync);
         // A file that has lost its name is gone after a restart, however well it was synced.
         match has_name(&fd) {
-            Ok(true) => Ok(()),
+            Ok(true) => Ok(synced::sync_succeeded()),
             Ok(false) => Err(DiskError::new("sync", name, Errno::MISSING)),
             Err(os) => Err(error("sync", name, os)),
         }

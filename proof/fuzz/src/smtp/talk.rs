@@ -255,7 +255,7 @@ impl<'a> Driver<'a> {
         let number = self.log.kept.len() as u64;
         let transaction = TransactionId { origin: 1, number };
         self.forget();
-        self.session.promise(Durable::proven(MessageId(number), transaction), self.now);
+        self.session.promise(Durable::attested(MessageId(number), transaction), self.now);
     }
 
     /// Time passes, and the session is told.

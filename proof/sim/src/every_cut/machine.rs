@@ -15,12 +15,12 @@ use link::receive::{ReceiverEnd, ReceiverEvent};
 use link::send::{CHUNK_BYTES_MAX, SenderEnd, SenderEvent};
 use mail::{Enhanced, Envelope, MessageId, Now, Outcome, Reply, Report, Stage, TransactionId};
 use queue::{Logged, Output, Queue, ReadDone, SenderKey};
-use spool::{Io, IoDone, Work};
+use spool::{Begun, Io, IoDone, Unsynced};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use world::sim::{Chance, Clock, Disk};
-use world::{Chance as _, Clock as _, Disk as _, DiskError};
+use world::{Chance as _, Clock as _};
 
 const BUILD: u64 = 1;
 const RECEIVER: u16 = 0;
@@ -63,7 +63,7 @@ pub struct Machine {
 enum UnderWay {
     Io(Io),
     /// Its bytes are written, its sync is not yet called.
-    Written(Io),
+    Written(Unsynced),
     Read(queue::Read),
 }
 
@@ -384,32 +384,16 @@ impl Machine {
 
     fn execute(&mut self, at: usize) {
         match self.under_way.swap_remove(at) {
-            UnderWay::Io(mut io) => {
-                if let Work::Write { file, offset, buffer, sync: true } = &mut io.work {
-                    match self.tap.write_at(&file.to_string(), *offset, buffer) {
-                        Ok(()) => self.under_way.push(UnderWay::Written(io)),
-                        Err(error) => self.done(io, Err(error)),
-                    }
-                } else {
-                    self.done = Some(spool::execute(&*self.tap, io));
-                }
-            }
-            UnderWay::Written(io) => {
-                let synced = match &io.work {
-                    Work::Write { file, .. } => self.tap.sync(&file.to_string()),
-                    _ => Ok(()),
-                };
-                self.done(io, synced);
-            }
+            UnderWay::Io(io) => match spool::begin(&*self.tap, io) {
+                Begun::Unsynced(unsynced) => self.under_way.push(UnderWay::Written(unsynced)),
+                Begun::Done(done) => self.done = Some(done),
+            },
+            UnderWay::Written(unsynced) => self.done = Some(unsynced.sync(&*self.tap)),
             UnderWay::Read(read) => {
                 let done: ReadDone = queue::perform(&*self.tap, read);
                 self.queue.read_done(done, self.clock.now());
             }
         }
-    }
-
-    fn done(&mut self, io: Io, result: Result<(), DiskError>) {
-        self.done = Some(IoDone { id: io.id, work: io.work, result });
     }
 
     /// A next hop answers.

@@ -4,20 +4,27 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use world::sim::Disk;
-use world::{DiskError, Entry};
+use world::{DiskError, Entry, Synced};
+
+/// The name of the file that is synced instead.
+const OTHER_FILE: &str = "other";
 
 /// The disk and its copies. The power may go at each of them: an operation that it goes at is
 /// pending in the next.
 pub struct Tap {
     disk: Disk,
     ignores_syncs: bool,
+    /// Has one file, [`OTHER_FILE`]: its sync is the evidence that a lying disk shows.
+    elsewhere: Disk,
     copies: Mutex<Vec<Disk>>,
 }
 
 impl Tap {
     /// Begins to keep copies.
     pub fn new(disk: Disk) -> Tap {
-        Tap { disk, ignores_syncs: false, copies: Mutex::default() }
+        let elsewhere = Disk::new(0);
+        elsewhere.put(OTHER_FILE, b"");
+        Tap { disk, ignores_syncs: false, elsewhere, copies: Mutex::default() }
     }
 
     /// A disk that lies about what it has of the log, as a negative control.
@@ -61,10 +68,10 @@ impl world::Disk for Tap {
     fn write_at(&self, name: &str, offset: u64, from: &[u8]) -> Result<(), DiskError> {
         self.stepping().write_at(name, offset, from)
     }
-    fn sync(&self, name: &str) -> Result<(), DiskError> {
+    fn sync(&self, name: &str) -> Result<Synced, DiskError> {
         let disk = self.stepping();
         let ignored = self.ignores_syncs && name.starts_with("segment-");
-        if ignored { Ok(()) } else { disk.sync(name) }
+        if ignored { self.elsewhere.sync(OTHER_FILE) } else { disk.sync(name) }
     }
     fn sync_dir(&self) -> Result<(), DiskError> {
         self.stepping().sync_dir()

@@ -79,7 +79,7 @@ impl Threads {
 
     /// Has it done; the end comes from [`Self::done`].
     pub fn io(&self, io: Io) {
-        let lane = match io.class {
+        let lane = match io.class() {
             Class::Commit => &self.commit,
             Class::Bulk => &self.bulk,
             Class::Background => &self.background,

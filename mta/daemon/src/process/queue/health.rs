@@ -41,14 +41,14 @@ struct Life {
 impl Health {
     /// The disk was asked for something.
     pub fn asked(&self, io: &Io, now: Instant) {
-        if io.class != Class::Background {
-            self.asked.borrow_mut().insert(io.id, now);
+        if io.class() != Class::Background {
+            self.asked.borrow_mut().insert(io.id(), now);
         }
     }
 
     /// It has answered.
     pub fn answered(&self, done: &IoDone) {
-        self.asked.borrow_mut().remove(&done.id);
+        self.asked.borrow_mut().remove(&done.id());
     }
 
     /// Master has told who lives.

@@ -320,7 +320,7 @@ fn take(shared: &Shared, done: Done) {
     match done {
         Done::Io(done, took) => {
             shared.health.answered(&done);
-            if matches!(done.work, spool::Work::Write { sync: true, .. }) {
+            if matches!(done.work(), spool::Work::Write { sync: true, .. }) {
                 shared.pace.borrow_mut().took(took);
                 faults::reach(Point::Committed);
             }
@@ -366,8 +366,8 @@ fn advance(shared: &Shared, threads: &Threads, now: Now) {
 
 fn begin(shared: &Shared, threads: &Threads, io: spool::Io, now: Now) {
     shared.health.asked(&io, now.monotonic);
-    let is_commit = matches!(io.work, spool::Work::Write { sync: true, .. });
-    if is_commit && io.class == spool::Class::Commit && shared.pace.borrow().is_here() {
+    let is_commit = matches!(io.work(), spool::Work::Write { sync: true, .. });
+    if is_commit && io.class() == spool::Class::Commit && shared.pace.borrow().is_here() {
         shared.commits.borrow_mut().push_back(io);
     } else {
         threads.io(io);

@@ -143,7 +143,7 @@ impl Driver {
         self.outcome.kept.push(std::mem::take(&mut self.staged));
         let transaction = TransactionId { origin: 1, number: self.outcome.kept.len() as u64 };
         let message = MessageId(self.outcome.kept.len() as u64);
-        self.session.promise(Durable::proven(message, transaction), self.now);
+        self.session.promise(Durable::attested(message, transaction), self.now);
     }
 }
 

@@ -6,7 +6,7 @@ use super::file::{File, Write};
 use super::machine::Twist;
 use super::names::Change;
 use super::{Call, Disk};
-use crate::{Chance as _, DiskError, Entry, Errno};
+use crate::{Chance as _, DiskError, Entry, Errno, Synced};
 
 fn gone(cut: bool, call: Call, name: &str) -> Result<(), DiskError> {
     if cut { Err(DiskError::new(call.verb(), name, Errno::OFF)) } else { Ok(()) }
@@ -97,13 +97,13 @@ impl crate::Disk for Disk {
         gone(entered.cut, Call::Write, name)
     }
 
-    fn sync(&self, name: &str) -> Result<(), DiskError> {
+    fn sync(&self, name: &str) -> Result<Synced, DiskError> {
         let mut machine = self.machine();
         let cut = machine.enter(Call::Sync, name)?.cut;
         let at = machine.at(Call::Sync, name)?;
         gone(cut, Call::Sync, name)?;
         machine.sync(at);
-        Ok(())
+        Ok(synced::sync_succeeded())
     }
 
     fn sync_dir(&self) -> Result<(), DiskError> {

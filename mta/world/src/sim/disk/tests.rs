@@ -261,7 +261,7 @@ fn forking_at_every_step_changes_nothing() {
         for _ in 0..500 {
             let (at, length) = (chance.below(20_000), chance.below(6_000) as usize);
             match chance.below(8) {
-                0 => disk.sync("a").unwrap(),
+                0 => drop(disk.sync("a").unwrap()),
                 1 => disk.sync_dir().unwrap(),
                 2 => disk.forget_cache("a").unwrap(),
                 3 if chance.below(4) == 0 => {
