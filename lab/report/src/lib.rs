@@ -13,6 +13,7 @@ mod draw;
 mod effect;
 mod judge;
 mod latency;
+pub mod lines;
 mod page;
 mod plot;
 pub mod record;

@@ -2,6 +2,7 @@
 //!
 //! Must never lose a sample: what a run measured stands in its line, failed runs included.
 
+use crate::lines;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -241,16 +242,15 @@ pub enum RecordError {
     },
 }
 
-/// Reads a file of lines; one that is not there has none. A last line without its end is a run that was cut short: it
-/// does not count.
+/// Reads a file of lines, plain or compressed. A missing file has no lines. A last line without its line end is a run that
+/// was cut short and does not count.
 pub fn read(path: &Path) -> Result<Vec<Line>, RecordError> {
     let file = |error| RecordError::File { path: path.display().to_string(), error };
-    let text = match std::fs::read_to_string(path) {
+    let text = match lines::complete(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(file(error)),
     };
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let parse = |(number, line)| {
         serde_json::from_str(line).map_err(|error| RecordError::Line {
             path: path.display().to_string(),
@@ -258,7 +258,7 @@ pub fn read(path: &Path) -> Result<Vec<Line>, RecordError> {
             error,
         })
     };
-    whole.lines().enumerate().filter(|(_, line)| !line.is_empty()).map(parse).collect()
+    text.lines().enumerate().filter(|(_, line)| !line.is_empty()).map(parse).collect()
 }
 
 /// Appends one; cuts off what an interrupted append left behind.
@@ -267,6 +267,7 @@ pub fn append(path: &Path, line: &Line) -> Result<(), RecordError> {
     let write = || {
         let open = File::options().create(true).read(true).append(true).open(path);
         let mut file = open?;
+        lines::must_be_plain(&mut file)?;
         if !ends_whole(&mut file)? {
             file.set_len(whole_bytes(path)?)?;
         }

@@ -86,7 +86,7 @@ pub fn read(path: &Path) -> Result<Vec<Line>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let text = report::lines::complete(path).with_context(|| path.display().to_string())?;
     let parse = |(number, line)| {
         let place = || format!("{}:{}", path.display(), number + 1);
         serde_json::from_str(line).with_context(place)

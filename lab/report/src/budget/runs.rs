@@ -2,6 +2,7 @@
 //!
 //! Must never pair runs of two files: what stands side by side was made side by side.
 
+use crate::lines;
 use crate::record::{Cell, Line, RecordError, Run};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -21,11 +22,10 @@ impl Measured {
     /// Adds a file: a campaign's lines, or those of another command, one JSON object each. A last line without its end
     /// was cut short and does not count.
     pub fn add(&mut self, path: &Path) -> Result<(), RecordError> {
-        let text = std::fs::read_to_string(path)
+        let text = lines::complete(path)
             .map_err(|error| RecordError::File { path: path.display().to_string(), error })?;
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut runs = Vec::new();
-        for (number, line) in whole.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
             let wrong = |error| RecordError::Line {
                 path: path.display().to_string(),
                 number: number + 1,
