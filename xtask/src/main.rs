@@ -1,5 +1,5 @@
-//! `cargo xtask ci | tidy | knobs | bounds | faults | counts | swarm | canary | fuzz | bounces | mutants`: what keeps the
-//! house in order.
+//! `cargo xtask ci | tidy | knobs | bounds | decisions | faults | counts | swarm | canary | fuzz | bounces | mutants`: what keeps
+//! the house in order.
 //!
 //! Must never be needed to build or to run Posthaste.
 
@@ -10,6 +10,7 @@ mod bounds;
 mod canary;
 mod ci;
 mod counts;
+mod decisions;
 mod faults;
 mod fuzz;
 mod knobs;
@@ -44,6 +45,8 @@ enum Task {
     Knobs,
     /// Write docs/bounds.md anew from the list of bounds, the settings and the constants
     Bounds,
+    /// Write the indexes of docs/decisions and lab/docs/decisions from the titles and dates of the pages
+    Decisions,
     /// Write docs/faults.md anew from the list of faults and the names of the tests
     Faults {
         /// Write nothing; say what is missing, and whether the page is what the tests say
@@ -84,6 +87,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Knobs => knobs::write(&root).map(|()| true),
         Task::Bounces => bounces::run(&root).map(|()| true),
         Task::Bounds => bounds::write(&root).map(|()| true),
+        Task::Decisions => decisions::write(&root).map(|()| true),
         Task::Fuzz(options) => fuzz::run(&root, &options),
         Task::Faults { check: true } => faults::check(&root).map(|()| true),
         Task::Faults { check: false } => faults::write(&root).map(|()| true),

@@ -1,4 +1,4 @@
-//! The pages: links lead somewhere, the index of RFCs and the list of decisions are whole.
+//! The pages: links lead somewhere, and the index of RFCs is whole.
 //!
 //! Must never need the network: only links inside the tree are followed.
 
@@ -8,8 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const RFC_PAGE: &str = "docs/rfc.md";
-const ARCHITECTURE: &str = "ARCHITECTURE.md";
-const DECISIONS: &str = "docs/decisions/";
 
 /// Complaints about the pages.
 pub fn check(root: &Path, files: &[String], sources: &[Source]) -> Result<Vec<String>> {
@@ -20,7 +18,6 @@ pub fn check(root: &Path, files: &[String], sources: &[Source]) -> Result<Vec<St
     }
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
     complaints.extend(rfcs(&read(RFC_PAGE), sources));
-    complaints.extend(decisions(&read(ARCHITECTURE), files));
     Ok(complaints)
 }
 
@@ -96,26 +93,6 @@ fn numbers(text: &str) -> Vec<u32> {
     digits.filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// Decisions have a number of their own, and ARCHITECTURE.md has a line for each.
-fn decisions(architecture: &str, files: &[String]) -> Vec<String> {
-    let mut complaints = Vec::new();
-    let mut seen = BTreeMap::new();
-    for path in files.iter().filter(|path| path.starts_with(DECISIONS)) {
-        let name = &path[DECISIONS.len()..];
-        let number = name.split('-').next().unwrap_or("");
-        if number.len() != 4 || number.parse::<u32>().is_err() {
-            complaints.push(format!("{path}: is not named NNNN-title.md"));
-        }
-        if let Some(other) = seen.insert(number.to_string(), path) {
-            complaints.push(format!("{path}: has the number of {other}"));
-        }
-        if !architecture.contains(path.as_str()) {
-            complaints.push(format!("{ARCHITECTURE}: has no line for {path}"));
-        }
-    }
-    complaints
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,15 +116,5 @@ mod tests {
         assert_eq!(rfcs(&whole, &sources), Vec::<String>::new());
         assert_eq!(rfcs(&row(5321, "mta/smtp/src"), &sources).len(), 1);
         assert_eq!(rfcs(&(whole + &row(2920, "mta/smtp/src/a.rs")), &sources).len(), 1);
-    }
-
-    #[test]
-    fn each_decision_has_a_number_of_its_own_and_a_line_in_the_overview() {
-        let files = ["docs/decisions/0001-a.md", "docs/decisions/0001-b.md", "docs/decisions/x.md"];
-        let files = files.map(String::from);
-        let overview = files.join("\n");
-        assert_eq!(decisions(&overview, &files[..1]), Vec::<String>::new());
-        assert_eq!(decisions(&overview, &files).len(), 2);
-        assert_eq!(decisions("", &files[..1]).len(), 1);
     }
 }

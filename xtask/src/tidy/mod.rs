@@ -36,6 +36,7 @@ pub fn run(root: &Path) -> Result<()> {
     complaints.extend(docs::check(root, &files, &sources)?);
     complaints.extend(glossary::check(root, &sources)?);
     complaints.extend(phrases::check(root, &files)?);
+    complaints.extend(crate::decisions::current(root)?);
     complaints.extend(crate::knobs::current(root)?);
     complaints.extend(crate::faults::current(root)?);
     complaints.extend(crate::bounds::current(root)?);
