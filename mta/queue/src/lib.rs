@@ -71,14 +71,14 @@ pub enum Output {
     /// To be done by [`perform`]; the end goes to [`Queue::read_done`].
     Read(Read),
     /// For the log.
-    Log(Logged),
+    Log(LogEvent),
     /// The answer to a question of the command line that needed a read.
     Answer(u64, link::admin::Answer),
 }
 
 /// What happened, for the log.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Logged {
+pub enum LogEvent {
     /// A notice was queued about a message.
     Bounce {
         /// The message it is about.
@@ -339,7 +339,7 @@ impl Queue {
                 spool::Output::Refused { transaction, refusal } => {
                     self.refused(transaction, refusal);
                 }
-                spool::Output::Alarm(alarm) => self.log(Logged::Alarm(alarm)),
+                spool::Output::Alarm(alarm) => self.log(LogEvent::Alarm(alarm)),
                 spool::Output::SnapshotWanted(slice) => self.slice = Some(slice),
             }
         }
@@ -410,8 +410,8 @@ impl Queue {
         let in_flight = self.scheduler.recipients_in_flight() as u64;
         let unsynced = self.records.outcomes();
         self.log(match failing {
-            true => Logged::WritesFail { in_flight, unsynced },
-            false => Logged::WritesWork,
+            true => LogEvent::WritesFail { in_flight, unsynced },
+            false => LogEvent::WritesWork,
         });
     }
 
@@ -460,7 +460,7 @@ impl Queue {
         now.monotonic.since(self.started)
     }
 
-    fn log(&mut self, logged: Logged) {
+    fn log(&mut self, logged: LogEvent) {
         self.output.push_back(Output::Log(logged));
     }
 }

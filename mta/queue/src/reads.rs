@@ -7,7 +7,7 @@ use crate::dispatch::SenderKey;
 use crate::parts::Parts;
 use crate::record::Acknowledgements;
 use crate::shelf::Opened;
-use crate::{Logged, Queue};
+use crate::{LogEvent, Queue};
 use bytes::{Bytes, BytesMut};
 use link::send::INLINE_BYTES_MAX;
 use mail::{Enhanced, Envelope, MessageId, NextHop, Now, Outcome, Reply, Report, Stage};
@@ -154,7 +154,7 @@ impl Queue {
                 let text = error.to_string();
                 if matches!(error, ReadError::Damaged(_)) {
                     self.scheduler.hold(message, now);
-                    self.log(Logged::Damaged { message, text: text.clone() });
+                    self.log(LogEvent::Damaged { message, text: text.clone() });
                 }
                 self.not_read(message, what, &text, now);
             }

@@ -10,7 +10,7 @@ use crate::parts::{Manner, Parts, outcomes};
 use crate::reads::ReadFor;
 use crate::shelf::Opened;
 use crate::slots::Slots;
-use crate::{Logged, Output, Queue};
+use crate::{LogEvent, Output, Queue};
 use bytes::Bytes;
 use link::admin::Answer;
 use link::send::INLINE_BYTES_MAX;
@@ -64,7 +64,7 @@ struct Group {
     /// The message that ends with it.
     retires: Option<MessageId>,
     /// The notice in it, for the log.
-    notice: Option<Box<Logged>>,
+    notice: Option<Box<LogEvent>>,
 }
 
 #[derive(Debug)]
@@ -236,7 +236,7 @@ impl Queue {
         now: Now,
     ) {
         for silent in std::mem::take(&mut record.silent) {
-            self.log(Logged::Silent { message: record.message, silent });
+            self.log(LogEvent::Silent { message: record.message, silent });
         }
         if Parts::is_one_group(&record) {
             return self.submit(record.changes, acknowledgements, now);
@@ -378,7 +378,7 @@ impl Queue {
     /// Says in the log that a sender is not told of an outcome.
     pub(crate) fn no_notice(&mut self, message: MessageId, why: &str) {
         let text = format!("no notice could be made: {why}");
-        self.log(Logged::Damaged { message, text });
+        self.log(LogEvent::Damaged { message, text });
     }
 
     /// The notice of the next group, and of how many recipients it tells. Outcomes that a record is
@@ -438,12 +438,12 @@ impl Queue {
     }
 
     /// A notice for the log; its id is not known yet.
-    fn logged(&self, parts: &Parts, bounce: &Bounce, recipients: usize) -> Box<Logged> {
+    fn logged(&self, parts: &Parts, bounce: &Bounce, recipients: usize) -> Box<LogEvent> {
         let to = bounce.envelope.recipients.first();
         let to = to.map(|recipient| recipient.address.to_string()).unwrap_or_default();
         let kind = parts.next_told().map_or(NoticeKind::Failed, |(kind, _)| kind);
         let (about, notice) = (parts.message, MessageId(0));
-        Box::new(Logged::Bounce { about, notice, kind, to, recipients })
+        Box::new(LogEvent::Bounce { about, notice, kind, to, recipients })
     }
 
     /// One small group without a message of ours.
@@ -458,7 +458,7 @@ impl Queue {
         bounce: Option<Bounce>,
         changes: Vec<Change>,
         acknowledgements: Acknowledgements,
-        mut notice: Option<Box<Logged>>,
+        mut notice: Option<Box<LogEvent>>,
         now: Now,
     ) -> Result<(), Refusal> {
         let live = |message: &MessageId| self.spool.contains(*message);
@@ -472,7 +472,7 @@ impl Queue {
         let (ticket, ids) = self.spool.submit(spool::Group { messages, changes }, now)?;
         for ((transaction, opened), message) in pending.into_iter().zip(ids) {
             self.receivers.expect(transaction, Pending { instance: None, message, opened });
-            if let Some(Logged::Bounce { notice, .. }) = notice.as_deref_mut() {
+            if let Some(LogEvent::Bounce { notice, .. }) = notice.as_deref_mut() {
                 *notice = message;
             }
         }
@@ -519,7 +519,7 @@ impl Queue {
         }
         if let Some(message) = group.retires {
             self.shelf.remove(message);
-            self.log(Logged::Retire { message });
+            self.log(LogEvent::Retire { message });
         }
         for acknowledgement in group.acknowledgements {
             self.records_settled(acknowledgement, now);

@@ -7,7 +7,7 @@ mod bench;
 
 use bench::{Bench, envelope, report, settings, spool_settings};
 use mail::{Enhanced, Outcome};
-use queue::Logged;
+use queue::LogEvent;
 use scheduler::NoticeKind;
 use std::time::Duration;
 use world::sim::Call;
@@ -65,8 +65,10 @@ impl Bench {
         let (mut told, mut retired) = (0, 0);
         for logged in &self.logged {
             match logged {
-                Logged::Bounce { recipients, kind: NoticeKind::Expired, .. } => told += recipients,
-                Logged::Retire { .. } => retired += 1,
+                LogEvent::Bounce { recipients, kind: NoticeKind::Expired, .. } => {
+                    told += recipients
+                }
+                LogEvent::Retire { .. } => retired += 1,
                 _ => {}
             }
         }
@@ -74,7 +76,7 @@ impl Bench {
     }
 
     fn without_notice(&self) -> usize {
-        let says = |logged: &&Logged| matches!(logged, Logged::Damaged { text, .. } if text.contains("no notice could be made"));
+        let says = |logged: &&LogEvent| matches!(logged, LogEvent::Damaged { text, .. } if text.contains("no notice could be made"));
         self.logged.iter().filter(says).count()
     }
 
@@ -197,8 +199,8 @@ fn r208_no_message_is_said_to_have_ended_before_that_is_recorded() {
 }
 
 fn writes_fail(bench: &Bench) -> Vec<(u64, u64)> {
-    let said = |logged: &Logged| match logged {
-        Logged::WritesFail { in_flight, unsynced } => Some((*in_flight, *unsynced)),
+    let said = |logged: &LogEvent| match logged {
+        LogEvent::WritesFail { in_flight, unsynced } => Some((*in_flight, *unsynced)),
         _ => None,
     };
     bench.logged.iter().filter_map(said).collect()
@@ -240,7 +242,7 @@ fn r227_from_the_first_failed_write_on_no_attempt_reaches_a_process() {
         }
         bench.run();
         assert_eq!(bench.told_and_retired(), (0, 40));
-        assert!(bench.logged.contains(&Logged::WritesWork));
+        assert!(bench.logged.contains(&LogEvent::WritesWork));
     }
 }
 

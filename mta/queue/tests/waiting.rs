@@ -11,7 +11,7 @@ use mail::{
     Address, Domain, Envelope, MailFrom, MessageId, NextHop, Notify, Origin, Protocol, Recipient,
     ReversePath,
 };
-use queue::{Logged, Output, Queue, Read, SLICE_RECIPIENTS_MAX, SenderKey};
+use queue::{LogEvent, Output, Queue, Read, SLICE_RECIPIENTS_MAX, SenderKey};
 use scheduler::{NoticeKind, Scheduler};
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -138,7 +138,7 @@ impl Bench {
                 }
                 Output::Read(read) => self.reads.push(read),
                 Output::Answer(_, answer) => self.answers.push(answer),
-                Output::Log(Logged::Bounce { kind, .. }) => self.bounces.push(kind),
+                Output::Log(LogEvent::Bounce { kind, .. }) => self.bounces.push(kind),
                 Output::Log(_) => {}
             }
         }

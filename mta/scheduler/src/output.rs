@@ -112,7 +112,7 @@ pub enum NoticeKind {
     Expired,
     /// Still waiting: action `delayed`.
     Delayed,
-    /// Handed to a server that tells nothing further: action `relayed`.
+    /// ProcessConfig to a server that tells nothing further: action `relayed`.
     Relayed,
     /// In the mailbox: action `delivered`.
     Delivered,

@@ -3,7 +3,7 @@
 //! Must never write a seed that is longer than it needs to be.
 
 use bytes::{Bytes, BytesMut};
-use daemon::settings::{Handed, Surroundings, System, load};
+use daemon::settings::{HostEnvironment, ProcessConfig, System, load};
 use link::admin::{self, Action, Filter, Request};
 use link::control::{FromMaster, Role, ToMaster};
 use link::receive::{QueueEnd, ReceiverEnd};
@@ -231,7 +231,7 @@ fn crossing() {
         "link_frame",
         "handed",
         &front,
-        &post(&Handed { settings, surroundings: Surroundings::default() }),
+        &post(&ProcessConfig { settings, environment: HostEnvironment::default() }),
     );
 }
 

@@ -58,7 +58,7 @@ pub const TARGETS: &[Target] = &[
     of("spool_records", "disk: payloads of message, change and void records", None, 4_096, disk::format::records),
     of("spool_snapshot", "disk: slices, entries, table, and the scheduler's blobs", None, 8_192, disk::format::snapshot),
     of("spool_open", "disk: a whole spool of hostile files: opened, checked, read, written on", None, 32_768, disk::open::open),
-    of("link_frame", "processes: frames, control messages, handed settings", None, 4_096, inner::decoders::frame),
+    of("link_frame", "processes: frames, control messages, sealed settings", None, 4_096, inner::decoders::frame),
     of("link_receive", "processes: both ends of receive and queue", None, 4_096, inner::decoders::receive),
     of("link_send", "processes: both ends of queue and send", None, 4_096, inner::decoders::send),
     of("link_admin", "processes: questions and answers of the command line", None, 4_096, inner::decoders::admin),

@@ -13,7 +13,7 @@ use link::admin::{Action, Answer, Filter, State};
 use link::control::Role;
 use link::streams::Loss;
 use mail::{Instant, MessageId};
-use queue::{Logged, Output, Queue, Read, Restore, SenderKey, Settings};
+use queue::{LogEvent, Output, Queue, Read, Restore, SenderKey, Settings};
 use scheduler::Scheduler;
 use spool::{Class, Io, Work};
 use std::collections::{BTreeMap, VecDeque};
@@ -251,11 +251,11 @@ impl QueueStation {
                     Output::Read(read) => self.enter(3, Job::Read(read), world),
                     Output::Log(logged) => {
                         match &logged {
-                            Logged::Alarm(
+                            LogEvent::Alarm(
                                 spool::Alarm::CommitFailed(_) | spool::Alarm::Background(_),
                             ) => world.ledger.failure(),
-                            Logged::Alarm(spool::Alarm::Broken(_)) => world.ledger.broken = true,
-                            Logged::Damaged { message, text } if !world.disk.is_off() => {
+                            LogEvent::Alarm(spool::Alarm::Broken(_)) => world.ledger.broken = true,
+                            LogEvent::Damaged { message, text } if !world.disk.is_off() => {
                                 world.ledger.unreadable(*message, text);
                             }
                             _ => {}

@@ -74,7 +74,7 @@ fn page(list: &List, found: &Found) -> String {
     let mut page = format!(
         "# The faults\n\n\
          Written by `cargo xtask faults` from `xtask/src/faults/list.toml` and the names of the tests; change those, not this.\n\n\
-         Bad inputs and broken surroundings by number, what a user expects of each, and what shows it. `./check` runs the tests;\n\
+         Bad inputs and failures of the environment by number, what a user expects of each, and what shows it. `./check` runs the tests;\n\
          a *command* is run by hand, for it takes long, needs root or needs a machine of its own. Above every line stand three rules:\n\
          nothing crashes and no other session is disturbed; what got `250` is never lost; a message is doubled only where nobody\n\
          could know whether it had arrived.\n\n\

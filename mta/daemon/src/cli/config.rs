@@ -4,7 +4,7 @@
 
 use super::print::{Failure, say};
 use super::{EX_CONFIG, EX_OK};
-use crate::settings::{self, Settings, Surroundings};
+use crate::settings::{self, HostEnvironment, Settings};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -65,8 +65,8 @@ pub(super) fn load(config: &Config) -> Result<Settings, Failure> {
 pub(super) fn check(config: &Config) -> Result<u8, Failure> {
     let settings = load(config)?;
     // Who will start the mailer is not known: root can deliver as everybody.
-    let surroundings = Surroundings::of(&settings, None);
-    let problems = settings.problems_here(&surroundings, crate::process::master::is_group);
+    let environment = HostEnvironment::of(&settings, None);
+    let problems = settings.problems_here(&environment, crate::process::master::is_group);
     if !problems.is_empty() {
         return Err(Failure::new(EX_CONFIG, settings::render(&problems).trim_end()));
     }

@@ -3,7 +3,7 @@
 //! Must never let a value hold a line end, a control character, or anything that reads as the
 //! next field; and never grow past `LINE_BYTES_MAX`.
 
-use super::{Style, Verb};
+use super::{EventKind, Style};
 use crate::settings::LogFormat as Format;
 use mail::Wall;
 use mail::trace::{push_number, rfc3339_date};
@@ -23,7 +23,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn start(style: Style, role: &str, verb: Verb, at: Wall) -> Line {
+    pub(super) fn start(style: Style, role: &str, verb: EventKind, at: Wall) -> Line {
         let mut text = String::with_capacity(320);
         if style.journal {
             text.push_str(verb.priority());
@@ -99,7 +99,7 @@ impl Line {
         self.field(key, |_, out| seconds(out, value));
     }
 
-    pub(super) fn delays(&mut self, delays: &[(Verb, Duration)]) {
+    pub(super) fn delays(&mut self, delays: &[(EventKind, Duration)]) {
         self.field("delays", |format, out| {
             out.push_str(if format == Format::Json { "{" } else { "" });
             for (at, (verb, delay)) in delays.iter().enumerate() {

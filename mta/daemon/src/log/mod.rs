@@ -24,7 +24,7 @@ use writer::Shared;
 
 /// What happened: the stations of a message's way, in their order, then what has no station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Verb {
+pub enum EventKind {
     /// A client connected or left.
     Receive,
     /// The conversation with it.
@@ -57,36 +57,38 @@ pub enum Verb {
     Error,
 }
 
-impl Verb {
+impl EventKind {
     /// As it is written.
     pub const fn name(self) -> &'static str {
         match self {
-            Verb::Receive => "receive",
-            Verb::Converse => "converse",
-            Verb::Judge => "judge",
-            Verb::Stage => "stage",
-            Verb::Commit => "commit",
-            Verb::Promise => "promise",
-            Verb::Schedule => "schedule",
-            Verb::Route => "route",
-            Verb::Attempt => "attempt",
-            Verb::Record => "record",
-            Verb::Bounce => "bounce",
-            Verb::Retire => "retire",
-            Verb::Info => "info",
-            Verb::Warn => "warn",
-            Verb::Error => "error",
+            EventKind::Receive => "receive",
+            EventKind::Converse => "converse",
+            EventKind::Judge => "judge",
+            EventKind::Stage => "stage",
+            EventKind::Commit => "commit",
+            EventKind::Promise => "promise",
+            EventKind::Schedule => "schedule",
+            EventKind::Route => "route",
+            EventKind::Attempt => "attempt",
+            EventKind::Record => "record",
+            EventKind::Bounce => "bounce",
+            EventKind::Retire => "retire",
+            EventKind::Info => "info",
+            EventKind::Warn => "warn",
+            EventKind::Error => "error",
         }
     }
 
     /// The level from which on it is told: the way of each message, or all of each conversation.
     pub const fn level(self) -> LogLevel {
         match self {
-            Verb::Error => LogLevel::Error,
-            Verb::Warn => LogLevel::Warn,
-            Verb::Receive | Verb::Converse | Verb::Stage | Verb::Schedule | Verb::Route => {
-                LogLevel::Debug
-            }
+            EventKind::Error => LogLevel::Error,
+            EventKind::Warn => LogLevel::Warn,
+            EventKind::Receive
+            | EventKind::Converse
+            | EventKind::Stage
+            | EventKind::Schedule
+            | EventKind::Route => LogLevel::Debug,
             _ => LogLevel::Info,
         }
     }
@@ -95,15 +97,20 @@ impl Verb {
     const fn is_summed(self) -> bool {
         matches!(
             self,
-            Verb::Receive | Verb::Converse | Verb::Judge | Verb::Info | Verb::Warn | Verb::Error
+            EventKind::Receive
+                | EventKind::Converse
+                | EventKind::Judge
+                | EventKind::Info
+                | EventKind::Warn
+                | EventKind::Error
         )
     }
 
     /// The priority that journald reads from the line's first characters.
     const fn priority(self) -> &'static str {
         match self {
-            Verb::Error => "<3>",
-            Verb::Warn => "<4>",
+            EventKind::Error => "<3>",
+            EventKind::Warn => "<4>",
             _ => "<6>",
         }
     }
@@ -149,7 +156,7 @@ impl Log {
         let dropped_line = {
             let (role, style) = (role.clone(), style);
             move |count: u64| {
-                let mut line = Line::start(style, &role, Verb::Warn, now());
+                let mut line = Line::start(style, &role, EventKind::Warn, now());
                 line.number("events_dropped", count);
                 line.end()
             }
@@ -165,7 +172,7 @@ impl Log {
     }
 
     /// Begins an event; `emit` ends it.
-    pub fn event(&self, verb: Verb) -> Event<'_> {
+    pub fn event(&self, verb: EventKind) -> Event<'_> {
         let is_told = self.shared.is_some() && verb.level() <= self.style.level;
         let line = is_told.then(|| Line::start(self.style, &self.role, verb, now()));
         let shared = self.shared.as_ref().filter(|_| is_told && verb.is_summed());
@@ -175,17 +182,17 @@ impl Log {
 
     /// Something to know, in words.
     pub fn info(&self, text: &str) {
-        self.event(Verb::Info).text("msg", text).emit();
+        self.event(EventKind::Info).text("msg", text).emit();
     }
 
     /// Something to look at, in words.
     pub fn warn(&self, text: &str) {
-        self.event(Verb::Warn).text("msg", text).emit();
+        self.event(EventKind::Warn).text("msg", text).emit();
     }
 
     /// Something that does not work, in words.
     pub fn error(&self, text: &str) {
-        self.event(Verb::Error).text("msg", text).emit();
+        self.event(EventKind::Error).text("msg", text).emit();
     }
 
     /// How long the end of a process waits for its last lines.
@@ -261,7 +268,7 @@ impl Event<'_> {
     }
 
     /// How that time was spent, station by station.
-    pub fn delays(self, delays: &[(Verb, Duration)]) -> Self {
+    pub fn delays(self, delays: &[(EventKind, Duration)]) -> Self {
         self.with(|line| line.delays(delays))
     }
 

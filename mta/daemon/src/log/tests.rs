@@ -22,15 +22,15 @@ fn lines(style: Style, tell: impl FnOnce(&Log)) -> Vec<String> {
 
 fn attempt(log: &Log, reply: &str) {
     let sender = ReversePath::Address(Address::parse("ann@sender.example", false).unwrap());
-    log.event(Verb::Attempt)
+    log.event(EventKind::Attempt)
         .id(MessageId(33))
         .from(&sender)
         .to(&Address::parse("joe@dest.example", false).unwrap())
         .relay("mx.dest.example[192.0.2.1]:25")
         .delay(Duration::from_micros(1_204_900))
         .delays(&[
-            (Verb::Commit, Duration::from_millis(1)),
-            (Verb::Attempt, Duration::from_millis(203)),
+            (EventKind::Commit, Duration::from_millis(1)),
+            (EventKind::Attempt, Duration::from_millis(203)),
         ])
         .dsn(Enhanced(2, 0, 0))
         .status("delivered")
@@ -55,7 +55,7 @@ fn an_event_is_one_line_that_people_can_read() {
 
 /// The same attempt for each of these recipients, told at once.
 fn attempt_to(log: &Log, recipients: &[Address], relay: &str, reply: &str) {
-    log.event(Verb::Attempt)
+    log.event(EventKind::Attempt)
         .id(MessageId(33))
         .to_each()
         .relay(relay)
@@ -77,7 +77,7 @@ fn lines_to_many_recipients_are_those_that_each_would_have_had() {
             let at_once = lines(style, |log| attempt_to(log, &recipients, &relay, reply));
             let each = lines(style, |log| {
                 for recipient in &recipients {
-                    log.event(Verb::Attempt)
+                    log.event(EventKind::Attempt)
                         .id(MessageId(33))
                         .to(recipient)
                         .relay(&relay)
@@ -157,7 +157,7 @@ proptest! {
         long in "[\\x00-\\x{ffff}]{0,2000}",
     ) {
         for style in [TEXT, JSON] {
-            let mut line = Line::start(style, "send[1]", Verb::Judge, Wall::from_micros(0));
+            let mut line = Line::start(style, "send[1]", EventKind::Judge, Wall::from_micros(0));
             for value in values.iter().chain([&long, &long, &long, &long, &long]) {
                 line.text("value", value);
             }
@@ -180,7 +180,7 @@ fn n115_a_reader_that_stops_makes_nobody_wait_and_is_told_what_it_missed() {
     let started = Instant::now();
     const TOLD: u64 = 20_000;
     for _ in 0..TOLD {
-        log.event(Verb::Record).text("msg", &filler).emit(); // of a message: never summed up
+        log.event(EventKind::Record).text("msg", &filler).emit(); // of a message: never summed up
     }
     assert!(started.elapsed() < Duration::from_secs(10), "told {:?}", started.elapsed());
     let dropped = log.dropped();
@@ -231,7 +231,8 @@ fn a_level_tells_what_it_holds_and_no_more() {
         (LogLevel::Debug, "converse commit warn error"),
     ] {
         let lines = lines(Style { level, ..TEXT }, |log| {
-            for verb in [Verb::Converse, Verb::Commit, Verb::Warn, Verb::Error] {
+            for verb in [EventKind::Converse, EventKind::Commit, EventKind::Warn, EventKind::Error]
+            {
                 log.event(verb).emit();
             }
         });
@@ -253,7 +254,7 @@ fn events_of(lines: &[String]) -> u64 {
 }
 
 fn refuse(log: &Log, client: &str, at: u32) {
-    log.event(Verb::Judge)
+    log.event(EventKind::Judge)
         .client(client)
         .text("helo", &format!("bot{at}.example"))
         .to(&Address::parse(&format!("nobody{at}@local.test"), false).unwrap())
@@ -288,15 +289,21 @@ fn r244_a_flood_of_equal_events_is_summed_up_and_the_count_stays_right() {
 
 #[test]
 fn r244_what_is_told_of_a_message_or_has_a_number_is_never_summed_up() {
-    let verbs =
-        [Verb::Promise, Verb::Attempt, Verb::Record, Verb::Bounce, Verb::Retire, Verb::Warn];
+    let verbs = [
+        EventKind::Promise,
+        EventKind::Attempt,
+        EventKind::Record,
+        EventKind::Bounce,
+        EventKind::Retire,
+        EventKind::Warn,
+    ];
     let lines = lines(TEXT, |log| {
         for at in 0..200 {
             for verb in verbs {
                 log.event(verb).id(MessageId(at % 2)).status("x").emit();
             }
-            log.event(Verb::Commit).status("x").emit();
-            log.event(Verb::Judge).number("recipients", 7).status("refused").emit();
+            log.event(EventKind::Commit).status("x").emit();
+            log.event(EventKind::Judge).number("recipients", 7).status("refused").emit();
         }
     });
     assert_eq!(lines.len(), 200 * 8);
@@ -307,7 +314,7 @@ fn r244_what_is_told_of_a_message_or_has_a_number_is_never_summed_up() {
 fn r244_a_sum_comes_by_itself_when_the_flood_is_over_and_kinds_are_bounded() {
     let mut sums = sum::Sums::default();
     let now = Instant::now();
-    let line = || Line::start(JSON, "queue[1]", Verb::Warn, super::now());
+    let line = || Line::start(JSON, "queue[1]", EventKind::Warn, super::now());
     let mut told = 0;
     for kind in 0..2 * sum::KINDS_MAX as u64 {
         for _ in 0..sum::EQUAL_LINES_MAX + 2 {
@@ -329,7 +336,7 @@ fn r244_a_sum_comes_by_itself_when_the_flood_is_over_and_kinds_are_bounded() {
 fn r244_a_dropped_sum_counts_as_all_its_events_and_a_strangers_text_counts_as_one() {
     for style in [TEXT, JSON] {
         let make = |text: &str| {
-            let mut line = Line::start(style, "receive[1]", Verb::Judge, super::now());
+            let mut line = Line::start(style, "receive[1]", EventKind::Judge, super::now());
             line.text("msg", text);
             line
         };

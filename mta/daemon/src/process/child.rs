@@ -3,7 +3,7 @@
 //! Must never parse anything a stranger said.
 
 use crate::io::control::{Control, Received};
-use crate::settings::Handed;
+use crate::settings::ProcessConfig;
 use link::control::{FromMaster, Purpose, Role, ToMaster};
 use link::streams::Loss;
 use std::io::{Error, Result};
@@ -20,7 +20,7 @@ pub struct Start {
     /// To and from master.
     pub control: Control,
     /// The settings and what an empty root lacks.
-    pub handed: Handed,
+    pub config: ProcessConfig,
     /// Listening sockets by their index in the settings.
     pub listeners: Vec<(u16, OwnedFd)>,
     /// The socket for the command line.
@@ -66,7 +66,7 @@ impl Start {
         // else in this process has been given it.
         let control = Control::from_fd(unsafe { OwnedFd::from_raw_fd(CONTROL_FD) });
         rustix::io::fcntl_setfd(&control, rustix::io::FdFlags::CLOEXEC)?;
-        let (mut handed, mut admin) = (None, None);
+        let (mut config, mut admin) = (None, None);
         let (mut listeners, mut directories, mut peers) = (Vec::new(), Vec::new(), Vec::new());
         let (mut lives, mut seal_key) = (Vec::new(), [0; 2]);
         loop {
@@ -81,7 +81,7 @@ impl Start {
             let fd = || fd.ok_or_else(|| lost("a descriptor"));
             match message {
                 FromMaster::Settings => {
-                    handed = Some(crate::settings::open(fd()?).map_err(Error::other)?);
+                    config = Some(crate::settings::open(fd()?).map_err(Error::other)?);
                 }
                 FromMaster::Listener { index } => listeners.push((index, fd()?)),
                 FromMaster::AdminListener => admin = Some(fd()?),
@@ -95,9 +95,9 @@ impl Start {
                 FromMaster::Begin => break,
             }
         }
-        let handed = handed.ok_or_else(|| lost("the settings"))?;
+        let config = config.ok_or_else(|| lost("the settings"))?;
         let start =
-            Start { control, handed, listeners, admin, directories, peers, lives, seal_key };
+            Start { control, config, listeners, admin, directories, peers, lives, seal_key };
         Ok(Some(start))
     }
 

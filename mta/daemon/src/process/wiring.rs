@@ -4,7 +4,7 @@
 
 use crate::jail::{self, Privilege};
 use crate::log::Style;
-use crate::settings::{Handed, Settings};
+use crate::settings::{ProcessConfig, Settings};
 use std::sync::Arc;
 
 /// Attempts that one sending process takes at once, beyond its connections.
@@ -27,13 +27,13 @@ pub fn parent() -> i32 {
 
 /// A sending process.
 pub fn send(
-    handed: &Handed,
+    config: &ProcessConfig,
     build: u64,
     life: u64,
     sockets: super::send::Sockets,
     journal: Box<dyn super::send::Journal>,
 ) -> super::send::Setup {
-    let settings = &handed.settings;
+    let settings = &config.settings;
     let in_flight = settings.queue.attempts_in_flight_max;
     super::send::Setup {
         build,
@@ -42,13 +42,13 @@ pub fn send(
         connections_max: in_flight as usize,
         idle: std::time::Duration::from_secs(5),
         client: Arc::new(settings.client()),
-        rules: Arc::new(settings.rules(&handed.surroundings)),
+        rules: Arc::new(settings.rules(&config.environment)),
         limits: settings.attempt_limits(),
         sockets: Arc::new(sockets),
         resolver: crate::resolve::Resolver::new(&crate::resolve::Sources {
             servers: &settings.dns.servers,
-            resolv_conf: &handed.surroundings.resolv_conf,
-            hosts: &handed.surroundings.hosts,
+            resolv_conf: &config.environment.resolv_conf,
+            hosts: &config.environment.hosts,
             timeout: settings.dns.timeout,
         }),
         journal,

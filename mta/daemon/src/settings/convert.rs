@@ -2,8 +2,8 @@
 //! anything: what a file can say is decided in `schema`, what follows from it in the machines.
 
 use super::{
-    BareNewline, Deliver, Destination, Listen, ListenAddress, Local, Order, Origin, Piece, Problem,
-    Protocol, Settings, Surroundings, Users,
+    BareNewline, Deliver, Destination, HostEnvironment, Listen, ListenAddress, Local, Order,
+    Origin, Piece, Problem, Protocol, Settings, Users,
 };
 use mail::{Address, NextHop};
 use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Standing};
@@ -111,18 +111,18 @@ impl Settings {
     }
 
     /// What judges recipients and says where their mail goes.
-    pub fn policy(&self, surroundings: &Surroundings) -> Policy {
+    pub fn policy(&self, environment: &HostEnvironment) -> Policy {
         Policy {
             relay_from: self.relay.from.clone(),
-            mailboxes: self.local.mailboxes(surroundings),
+            mailboxes: self.local.mailboxes(environment),
             postmaster: self.postmaster.to.clone(),
-            routes: self.routes(surroundings),
+            routes: self.routes(environment),
         }
     }
 
     /// What is wrong with the postmaster: nobody gets the mail that everybody may send to it.
-    pub(super) fn postmaster_problem(&self, surroundings: &Surroundings) -> Option<Problem> {
-        let mail::Verdict::Reject(reply) = self.policy(surroundings).postmaster() else {
+    pub(super) fn postmaster_problem(&self, environment: &HostEnvironment) -> Option<Problem> {
+        let mail::Verdict::Reject(reply) = self.policy(environment).postmaster() else {
             return None;
         };
         let who = match &self.postmaster.to {
@@ -149,22 +149,22 @@ impl Settings {
     /// Everything in these settings that does not fit this system.
     pub fn problems_here(
         &self,
-        surroundings: &Surroundings,
+        environment: &HostEnvironment,
         is_group: impl Fn(&str) -> bool,
     ) -> Vec<Problem> {
-        self.postmaster_problem(surroundings)
+        self.postmaster_problem(environment)
             .into_iter()
             .chain(self.group_problems(is_group))
             .collect()
     }
 
     /// The addresses that we listen at; where that is any, those of the machine.
-    pub fn own_addresses(&self, surroundings: &Surroundings) -> Vec<IpAddr> {
+    pub fn own_addresses(&self, environment: &HostEnvironment) -> Vec<IpAddr> {
         let addresses = |listen: &Listen| match &listen.address {
             ListenAddress::Tcp(address) if address.ip().is_unspecified() => {
                 let v6_too = address.is_ipv6();
                 let heard = |own: &IpAddr| own.is_ipv4() || v6_too;
-                surroundings.addresses.iter().copied().filter(heard).collect()
+                environment.addresses.iter().copied().filter(heard).collect()
             }
             ListenAddress::Tcp(address) => vec![address.ip()],
             _ => Vec::new(),
@@ -174,14 +174,14 @@ impl Settings {
 
     /// Where mail for each domain goes. Mail to the literal of an address that is not ours goes
     /// nowhere: it could be an address in our own network.
-    pub fn routes(&self, surroundings: &Surroundings) -> Routes {
+    pub fn routes(&self, environment: &HostEnvironment) -> Routes {
         let own_hop = match &self.local.deliver {
             Deliver::Lmtp(hop) => hop.clone(),
             Deliver::Maildir(_) | Deliver::Mbox(_) | Deliver::Pipe(_) => NextHop::Local,
         };
         let own = self.local.domains.iter().cloned().collect();
         Routes::new(own, own_hop, self.hostname.clone(), self.routes.clone(), false)
-            .with_addresses(self.own_addresses(surroundings))
+            .with_addresses(self.own_addresses(environment))
             .with_postmaster(&self.postmaster.to)
     }
 
@@ -237,12 +237,12 @@ impl Settings {
     }
 
     /// The settings of the queue process's machine.
-    pub fn queue(&self, surroundings: &Surroundings) -> queue::Settings {
+    pub fn queue(&self, environment: &HostEnvironment) -> queue::Settings {
         let postmaster = format!("MAILER-DAEMON@{}", self.hostname);
         queue::Settings {
             hostname: self.hostname.to_string(),
             postmaster: Address::parse(&postmaster, true).expect("a host name makes a domain"),
-            routes: self.routes(surroundings),
+            routes: self.routes(environment),
             scheduler: self.scheduler(),
             bounce_bytes_max: self.bounce.original_bytes_max,
             shelf_bytes_max: queue::SHELF_BYTES_MAX,
@@ -266,13 +266,13 @@ impl Settings {
     }
 
     /// The rules for mail that goes where the DNS says.
-    pub fn rules(&self, surroundings: &Surroundings) -> delivery::Rules {
+    pub fn rules(&self, environment: &HostEnvironment) -> delivery::Rules {
         let choice = |used| if used { delivery::Choice::Use } else { delivery::Choice::Refuse };
         delivery::Rules {
             port: SMTP_PORT,
             ourselves: delivery::Ourselves {
                 names: vec![self.hostname.as_str().into()],
-                addresses: self.own_addresses(surroundings),
+                addresses: self.own_addresses(environment),
             },
             loopback_is_ourselves: true,
             mx_addresses: choice(self.dns.mx_addresses),
@@ -291,8 +291,8 @@ impl Origin {
 
 impl Local {
     /// Which mailboxes there are: RCPT is answered by it, and mail is delivered by it.
-    pub fn mailboxes(&self, surroundings: &Surroundings) -> Mailboxes {
-        let needs = Needs { home: self.is_at_home(), only_user: surroundings.only_user };
+    pub fn mailboxes(&self, environment: &HostEnvironment) -> Mailboxes {
+        let needs = Needs { home: self.is_at_home(), only_user: environment.only_user };
         // The rule is about our own workers. An LMTP server has its own users and its own place for mail.
         let by_another = matches!(self.deliver, Deliver::Lmtp(_));
         let standing = |account: &super::Account| {
@@ -302,7 +302,7 @@ impl Local {
             let super::Account { uid, gid, home_is: home, .. } = *account;
             policy::Account { uid, gid, home }.standing(needs)
         };
-        let accounts = surroundings.accounts.iter();
+        let accounts = environment.accounts.iter();
         let accounts = match self.users {
             Users::Any => Accounts::Any,
             Users::System => Accounts::Listed(

@@ -4,11 +4,11 @@
 
 mod convert;
 mod forms;
-pub mod handed;
 mod homes;
 pub mod knobs;
 pub mod postfix;
 mod problem;
+pub mod process_config;
 mod products;
 mod read;
 mod schema;
@@ -18,7 +18,7 @@ mod tests;
 pub mod types;
 mod units;
 
-pub use handed::{Account, Handed, HandedError, Surroundings, open, seal};
+pub use process_config::{Account, HostEnvironment, ProcessConfig, ProcessConfigError, open, seal};
 
 pub use knobs::markdown as knobs_markdown;
 pub use problem::{Problem, render};

@@ -500,18 +500,18 @@ fn r213_a_postmaster_whose_mail_nobody_gets_is_a_problem_with_its_line() {
         has_private_group: false,
         home_is,
     };
-    let surroundings = Surroundings {
+    let environment = HostEnvironment {
         accounts: vec![
             account("ann", 1000, policy::Home::Theirs),
             account("away", 1001, policy::Home::Unknown),
             account("games", 5, policy::Home::NotTheirs),
             account("root", 0, policy::Home::Theirs),
         ],
-        ..Surroundings::default()
+        ..HostEnvironment::default()
     };
     let local = "[local]\nusers = \"system\"\ndeliver = \"maildir:{home}/Maildir/\"\n";
     let told = |top: &str| {
-        let problem = good(&format!("{top}\n{local}")).postmaster_problem(&surroundings)?;
+        let problem = good(&format!("{top}\n{local}")).postmaster_problem(&environment)?;
         Some(problem.to_string())
     };
     for (top, place) in [
@@ -528,7 +528,7 @@ fn r213_a_postmaster_whose_mail_nobody_gets_is_a_problem_with_its_line() {
     for name in ["ann", "\\\"Ann\\\"", "away", "ann@here.example.org", "ann@elsewhere.example"] {
         assert_eq!(told(&format!("postmaster = \"{name}\"")), None, "{name}");
     }
-    assert_eq!(good("").postmaster_problem(&surroundings), None);
+    assert_eq!(good("").postmaster_problem(&environment), None);
     let told = wrong("postmaster = \"two words\"");
     assert!(told[0].starts_with("posthaste.toml:1:14: postmaster: "), "{told:?}");
 }
@@ -543,28 +543,28 @@ fn what_is_handed_over_comes_out_the_same_and_cannot_be_changed() {
         has_private_group: false,
         home_is: policy::Home::Unknown,
     };
-    let surroundings = Surroundings {
+    let environment = HostEnvironment {
         resolv_conf: "nameserver 127.0.0.1\n".into(),
         accounts: vec![account("ann", 1000), account("bob", 1001)],
-        ..Surroundings::default()
+        ..HostEnvironment::default()
     };
-    let handed = Handed { settings: good(""), surroundings };
-    let memory = seal(&handed).unwrap();
+    let config = ProcessConfig { settings: good(""), environment };
+    let memory = seal(&config).unwrap();
     assert!(rustix::io::write(&memory, b"x").is_err());
     assert!(rustix::fs::ftruncate(&memory, 0).is_err());
     for _ in 0..2 {
-        assert_eq!(super::open(&memory).unwrap(), handed, "however often it is read");
+        assert_eq!(super::open(&memory).unwrap(), config, "however often it is read");
     }
-    assert_eq!(handed.surroundings.account("bob").unwrap().uid, 1001);
-    assert_eq!(handed.surroundings.account("carl"), None);
+    assert_eq!(config.environment.account("bob").unwrap().uid, 1001);
+    assert_eq!(config.environment.account("carl"), None);
     let unsealed = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
-    assert!(matches!(super::open(&unsealed), Err(HandedError::NotSealed)));
+    assert!(matches!(super::open(&unsealed), Err(ProcessConfigError::NotSealed)));
 }
 
 #[test]
 fn n116_what_is_missing_around_us_is_empty() {
     let root = tempfile::tempdir().unwrap();
-    assert_eq!(Surroundings::collect(root.path(), true), Surroundings::default());
+    assert_eq!(HostEnvironment::collect(root.path(), true), HostEnvironment::default());
     std::fs::create_dir(root.path().join("etc")).unwrap();
     let passwd = "root:x:0:0:root:/root:/bin/sh\n# no\n+nis\nann:x:1000:1001::/home/ann:\n\
         ann:x:1:1::/other:\nbad:x:one:1::/home/bad:\nrel:x:5:5::home:\n";
@@ -586,14 +586,14 @@ fn n116_what_is_missing_around_us_is_empty() {
     for (name, text) in tables {
         std::fs::write(root.path().join("proc/net").join(name), text).unwrap();
     }
-    let found = Surroundings::collect(root.path(), true);
+    let found = HostEnvironment::collect(root.path(), true);
     let own: Vec<String> = found.addresses.iter().map(ToString::to_string).collect();
     assert_eq!(own, ["127.0.0.1", "192.0.2.2", "2001:db8::2"]);
     let names: Vec<(&str, u32)> =
         found.accounts.iter().map(|account| (account.name.as_str(), account.uid)).collect();
     assert_eq!(names, [("ann", 1000), ("root", 0)]);
     assert_eq!(found.mail_group, Some(8));
-    assert!(Surroundings::collect(root.path(), false).accounts.is_empty());
+    assert!(HostEnvironment::collect(root.path(), false).accounts.is_empty());
 }
 
 #[test]
@@ -607,7 +607,7 @@ fn r210_a_group_is_private_if_its_account_is_its_only_member() {
         hal:x:1007:hal\nhals:x:1007:ann\n";
     std::fs::write(root.path().join("etc/passwd"), passwd).unwrap();
     std::fs::write(root.path().join("etc/group"), groups).unwrap();
-    let found = Surroundings::collect(root.path(), true);
+    let found = HostEnvironment::collect(root.path(), true);
     let private = |account: &&Account| found.groups(Some(account)).private == Some(account.gid);
     let names: Vec<&str> = found.accounts.iter().filter(private).map(|a| &*a.name).collect();
     assert_eq!(names, ["ann", "bob"]);
@@ -616,7 +616,7 @@ fn r210_a_group_is_private_if_its_account_is_its_only_member() {
     let with = |groups: &str, more_users: &str| {
         std::fs::write(root.path().join("etc/passwd"), format!("{passwd}{more_users}")).unwrap();
         std::fs::write(root.path().join("etc/group"), groups).unwrap();
-        let found = Surroundings::collect(root.path(), true);
+        let found = HostEnvironment::collect(root.path(), true);
         found.accounts.iter().filter(|account| account.has_private_group).count()
     };
     assert_eq!(with(groups, ""), 2);
@@ -625,7 +625,7 @@ fn r210_a_group_is_private_if_its_account_is_its_only_member() {
     assert_eq!(with(&format!("{groups}+:::\n"), ""), 0);
     assert_eq!(with(groups, "+@staff::::::\n"), 0);
     std::fs::remove_file(root.path().join("etc/group")).unwrap();
-    let found = Surroundings::collect(root.path(), true);
+    let found = HostEnvironment::collect(root.path(), true);
     assert!(found.accounts.iter().all(|account| !account.has_private_group));
 }
 

@@ -11,7 +11,7 @@ use mail::{
     Address, Domain, Enhanced, Envelope, MailFrom, NextHop, Notify, Origin, Outcome, Protocol,
     Recipient, Reply, Report, ReversePath, Stage, Wall,
 };
-use queue::{Logged, Output, Queue, Read, Restore, SenderKey};
+use queue::{LogEvent, Output, Queue, Read, Restore, SenderKey};
 use scheduler::Scheduler;
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct Bench {
     pub heard: Vec<ReceiverEvent>,
     pub answers: Vec<Answer>,
     pub reads: Vec<Read>,
-    pub logged: Vec<Logged>,
+    pub logged: Vec<LogEvent>,
     /// Reads come back at once.
     pub reads_at_once: bool,
     /// I/O that does not come back, while `Some`.

@@ -6,7 +6,7 @@ use super::frames::{FromReceiver, frame as forge, greeting};
 use crate::input::{Input, pieces};
 use crate::memory;
 use bytes::{Bytes, BytesMut};
-use daemon::settings::{Handed, Surroundings};
+use daemon::settings::{HostEnvironment, ProcessConfig};
 use link::control::{FromMaster, Role, ToMaster};
 use link::receive::{ReceiverEnd, ReceiverEvent};
 use link::send::SenderEnd;
@@ -22,7 +22,7 @@ fn bound(bytes: usize) -> usize {
     frame::FRAME_BYTES_MAX + 256 * bytes + (64 << 10)
 }
 
-/// Bytes of another process by themselves: frames, control messages, handed settings, and every
+/// Bytes of another process by themselves: frames, control messages, sealed settings, and every
 /// type that crosses.
 pub fn frame(data: &[u8]) {
     let mut input = Input(data);
@@ -40,8 +40,8 @@ pub fn frame(data: &[u8]) {
     back::<Domain>(stream);
     back::<send::Attempt>(stream);
     back::<send::Result>(stream);
-    back::<Handed>(stream);
-    back::<Surroundings>(stream);
+    back::<ProcessConfig>(stream);
+    back::<HostEnvironment>(stream);
     if let Ok(role) = String::from_utf8_lossy(stream).parse::<Role>() {
         assert_eq!(role.name().as_bytes(), stream);
     }

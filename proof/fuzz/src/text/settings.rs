@@ -3,7 +3,7 @@
 //! Must never read the file of this machine.
 
 use crate::memory;
-use daemon::settings::{Handed, Settings, Surroundings, System, load, render};
+use daemon::settings::{HostEnvironment, ProcessConfig, Settings, System, load, render};
 use std::path::PathBuf;
 
 /// Any bytes as a settings file: either all that is wrong with it is said, or it can be used.
@@ -22,10 +22,10 @@ pub fn settings(data: &[u8]) {
 
 /// What passed the check works in every process.
 fn usable(settings: Settings) {
-    let surroundings = Surroundings::default();
+    let environment = HostEnvironment::default();
     assert_eq!(settings.spool().problem(), None);
     settings.scheduler();
-    let policy = settings.policy(&surroundings);
+    let policy = settings.policy(&environment);
     for listen in &settings.listen {
         for trusted in [false, true] {
             let smtp = settings.smtp(listen, trusted);
@@ -37,7 +37,7 @@ fn usable(settings: Settings) {
     for domain in &settings.local.domains {
         assert!(policy.routes.is_own(domain));
     }
-    let handed = Handed { settings, surroundings };
-    let bytes = postcard::to_stdvec(&handed).expect("memory takes any number of bytes");
-    assert_eq!(postcard::from_bytes::<Handed>(&bytes), Ok(handed), "it crosses unchanged");
+    let config = ProcessConfig { settings, environment };
+    let bytes = postcard::to_stdvec(&config).expect("memory takes any number of bytes");
+    assert_eq!(postcard::from_bytes::<ProcessConfig>(&bytes), Ok(config), "it crosses unchanged");
 }

@@ -14,7 +14,7 @@ use link::control::Role;
 use link::receive::{ReceiverEnd, ReceiverEvent};
 use link::send::{CHUNK_BYTES_MAX, SenderEnd, SenderEvent};
 use mail::{Enhanced, Envelope, MessageId, Now, Outcome, Reply, Report, Stage, TransactionId};
-use queue::{Logged, Output, Queue, ReadDone, SenderKey};
+use queue::{LogEvent, Output, Queue, ReadDone, SenderKey};
 use spool::{Begun, Io, IoDone, Unsynced};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -191,8 +191,8 @@ impl Machine {
             match output {
                 Output::Io(io) => self.under_way.push(UnderWay::Io(io)),
                 Output::Read(read) => self.under_way.push(UnderWay::Read(read)),
-                Output::Log(Logged::Alarm(alarm)) => return Err(format!("an alarm: {alarm}")),
-                Output::Log(Logged::Damaged { message, text }) => {
+                Output::Log(LogEvent::Alarm(alarm)) => return Err(format!("an alarm: {alarm}")),
+                Output::Log(LogEvent::Damaged { message, text }) => {
                     return Err(format!("{message} damaged: {text}"));
                 }
                 Output::Log(_) => {}

@@ -5,7 +5,7 @@
 use super::worker::{self, STAGE_DIRECTORY};
 use crate::io::control::{Control, Received};
 use crate::jail::{self, Files, Privilege, Profile, User};
-use crate::settings::{Account, Surroundings};
+use crate::settings::{Account, HostEnvironment};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -37,7 +37,7 @@ pub struct Whom {
 
 impl Forks {
     /// Starts the fork server. To be called while this process has one thread and its privileges.
-    pub fn start(surroundings: &Surroundings, whom: Whom) -> io::Result<Forks> {
+    pub fn start(environment: &HostEnvironment, whom: Whom) -> io::Result<Forks> {
         let (ours, theirs) = Control::pair()?;
         // SAFETY: this process has one thread (see above), so the child may do anything.
         match unsafe { libc::fork() } {
@@ -47,7 +47,7 @@ impl Forks {
                 let served = control.and_then(|control| {
                     let profile = Profile::new(jail::Role::Local, whom.privilege.clone());
                     jail::enter(&profile).map_err(io::Error::other)?;
-                    serve(&control, surroundings, &whom)
+                    serve(&control, environment, &whom)
                 });
                 // SAFETY: ends this process at once, without running what belongs to its parent.
                 unsafe { libc::_exit(i32::from(served.is_err())) }
@@ -80,7 +80,7 @@ fn keep_only(control: Control) -> io::Result<Control> {
     Ok(Control::from_fd(unsafe { std::os::fd::FromRawFd::from_raw_fd(FIRST) }))
 }
 
-fn serve(control: &Control, surroundings: &Surroundings, whom: &Whom) -> io::Result<()> {
+fn serve(control: &Control, environment: &HostEnvironment, whom: &Whom) -> io::Result<()> {
     quiet_signals();
     loop {
         let (request, stream) = match control.receive::<Start>()? {
@@ -90,8 +90,8 @@ fn serve(control: &Control, surroundings: &Surroundings, whom: &Whom) -> io::Res
         };
         // SAFETY: this process has one thread.
         if unsafe { libc::fork() } == 0 {
-            let served = become_user(&request.user, surroundings, whom).and_then(|()| {
-                worker::run(stream, surroundings.groups(surroundings.account(&request.user)))
+            let served = become_user(&request.user, environment, whom).and_then(|()| {
+                worker::run(stream, environment.groups(environment.account(&request.user)))
             });
             // SAFETY: ends the worker at once.
             unsafe { libc::_exit(i32::from(served.is_err())) }
@@ -108,7 +108,7 @@ fn quiet_signals() {
 }
 
 /// Gives up everything but the user's own: from here on there is no way back (X202 in `jail`).
-fn become_user(user: &str, surroundings: &Surroundings, whom: &Whom) -> io::Result<()> {
+fn become_user(user: &str, environment: &HostEnvironment, whom: &Whom) -> io::Result<()> {
     // SAFETY: plain calls on this process; waiting for programs needs SIGCHLD as it was.
     unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
@@ -117,7 +117,7 @@ fn become_user(user: &str, surroundings: &Surroundings, whom: &Whom) -> io::Resu
     rustix::process::chdir("/")?;
     let account = match user {
         "" => None,
-        name => Some(surroundings.account(name).ok_or(io::ErrorKind::NotFound)?),
+        name => Some(environment.account(name).ok_or(io::ErrorKind::NotFound)?),
     };
     let mut profile = Profile::mailbox(privilege(account, whom)?, Vec::new());
     profile.files = match (account, &whom.shared, whom.command) {

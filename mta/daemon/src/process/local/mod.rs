@@ -31,7 +31,7 @@ use crate::io::BUILD;
 use crate::io::control::Control;
 use crate::io::stream::{Stream, loss};
 use crate::jail::{self, Privilege, Profile, Root};
-use crate::log::{Log, Verb};
+use crate::log::{EventKind, Log};
 use crate::mailbox::{
     Alarm, Delivery, Fault, LOCK_WAIT_MAX, Message, SLICE_FILES_MAX, Scene, deliver_batch,
 };
@@ -67,15 +67,15 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(8);
 
 /// Runs until master is gone or says that it is enough.
 pub fn run(start: Start) -> io::Result<()> {
-    let wanted = Wanted::of(&start.handed);
-    let privilege = wiring::privilege(jail::Role::Local, &start.handed.settings);
+    let wanted = Wanted::of(&start.config);
+    let privilege = wiring::privilege(jail::Role::Local, &start.config.settings);
     // A mailbox that may not grow is an error to be told, not a death (EFBIG).
     // SAFETY: SIG_IGN is a valid disposition.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let forks = start_forks(&wanted, &privilege)?;
     let targets = Targets::open(wanted, owner(&privilege))?;
     let jail = jail::confine(&profile(privilege, &targets)?).map_err(io::Error::other)?;
-    let log = Log::start("local", wiring::log_style(&start.handed.settings))?;
+    let log = Log::start("local", wiring::log_style(&start.config.settings))?;
     let report = jail.seal().map_err(io::Error::other)?;
     log.info(&report.to_string());
     begin(start.control, start.peers, targets, forks, log)
@@ -110,7 +110,7 @@ fn start_forks(wanted: &Wanted, privilege: &Privilege) -> io::Result<Option<Fork
         shared: wanted.shared_directory(),
         command: matches!(wanted.local.deliver, Deliver::Pipe(_)),
     };
-    wanted.needs_workers().then(|| Forks::start(&wanted.surroundings, whom)).transpose()
+    wanted.needs_workers().then(|| Forks::start(&wanted.environment, whom)).transpose()
 }
 
 /// In the jail.
@@ -122,7 +122,7 @@ fn begin(
     log: Log,
 ) -> io::Result<()> {
     let hostname = targets.wanted().hostname.clone();
-    let groups = targets.wanted().surroundings.groups(None);
+    let groups = targets.wanted().environment.groups(None);
     let (done, results) = unbounded_channel();
     let own = start_own(hostname.clone(), groups, done.clone())?;
     let runtime = runtime()?;
@@ -285,8 +285,8 @@ impl Local {
     /// What a jailed process cannot change any more, the next life will: it ends, and master starts it
     /// again.
     fn reload(&mut self, fd: OwnedFd) -> io::Result<()> {
-        let handed = crate::settings::open(fd).map_err(io::Error::other)?;
-        if Wanted::of(&handed) != *self.targets.wanted() {
+        let config = crate::settings::open(fd).map_err(io::Error::other)?;
+        if Wanted::of(&config) != *self.targets.wanted() {
             self.drain();
         }
         self.orders.say(&ToMaster::Reloaded)
@@ -462,8 +462,8 @@ fn log_outcome(
         Outcome::Failed(report) => (report, "failed"),
     };
     let waited = times.taken.since(times.due.max(times.arrived));
-    let delays = [(Verb::Schedule, waited), (Verb::Attempt, now.since(times.taken))];
-    let event = log.event(Verb::Attempt).id(message).from(sender).to(recipient);
+    let delays = [(EventKind::Schedule, waited), (EventKind::Attempt, now.since(times.taken))];
+    let event = log.event(EventKind::Attempt).id(message).from(sender).to(recipient);
     let event = event.relay(&report.peer).delay(now.since(times.arrived)).delays(&delays);
     let dsn = report.reply.enhanced.unwrap_or(Enhanced((report.reply.code / 100) as u8, 0, 0));
     event.dsn(dsn).status(status).reply(&report.reply).emit();

@@ -2,7 +2,9 @@
 //! Must never make a path of a name that has not been checked.
 
 use crate::mailbox::{Base, Fault, Format, Mailbox};
-use crate::settings::{self, Account, Deliver, Handed, Piece, Surroundings, Template, Users};
+use crate::settings::{
+    self, Account, Deliver, HostEnvironment, Piece, ProcessConfig, Template, Users,
+};
 use mail::{Address, Enhanced};
 use policy::{Mailboxes, NoMailbox};
 use serde::{Deserialize, Serialize};
@@ -58,7 +60,7 @@ pub struct Wanted {
     /// `[local]`.
     pub local: settings::Local,
     /// The accounts of the system, who may be delivered to, and its group `mail`; nothing else.
-    pub surroundings: Surroundings,
+    pub environment: HostEnvironment,
 }
 
 /// All that is needed to find places.
@@ -91,17 +93,17 @@ struct Variables<'a> {
 
 impl Wanted {
     /// Picks it out.
-    pub fn of(handed: &Handed) -> Wanted {
-        let Surroundings { accounts, mail_group, only_user, .. } = handed.surroundings.clone();
+    pub fn of(config: &ProcessConfig) -> Wanted {
+        let HostEnvironment { accounts, mail_group, only_user, .. } = config.environment.clone();
         Wanted {
-            hostname: handed.settings.hostname.as_str().to_owned(),
-            state: handed.settings.state.clone(),
-            local: handed.settings.local.clone(),
-            surroundings: Surroundings {
+            hostname: config.settings.hostname.as_str().to_owned(),
+            state: config.settings.state.clone(),
+            local: config.settings.local.clone(),
+            environment: HostEnvironment {
                 accounts,
                 mail_group,
                 only_user,
-                ..Surroundings::default()
+                ..HostEnvironment::default()
             },
         }
     }
@@ -134,7 +136,7 @@ impl Targets {
             Some(own) => own.clone(),
             None => Arc::new(open_base(wanted.state.join(STAGE_NAME), owner)?),
         };
-        let mailboxes = wanted.local.mailboxes(&wanted.surroundings);
+        let mailboxes = wanted.local.mailboxes(&wanted.environment);
         Ok(Targets { wanted, mailboxes, own, stage })
     }
 
@@ -211,7 +213,7 @@ impl Targets {
     }
 
     fn account(&self, user: &str) -> Result<&Account, Fault> {
-        self.wanted.surroundings.account(user).ok_or_else(Fault::no_such_user)
+        self.wanted.environment.account(user).ok_or_else(Fault::no_such_user)
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::io::control::{Received, stream_pair};
 use crate::log::Style;
 use crate::settings::{
-    Account, Local as LocalSettings, LogFormat, LogLevel, Piece, Surroundings, Template, Users,
+    Account, HostEnvironment, Local as LocalSettings, LogFormat, LogLevel, Piece, Template, Users,
 };
 use bytes::BytesMut;
 use link::send::{CHUNK_BYTES_MAX, QueueEnd, QueueEvent, Result as AttemptResult};
@@ -41,7 +41,7 @@ fn wanted(state: &Path, deliver: Deliver, users: Users, accounts: Vec<Account>) 
         hostname: "mx.test".into(),
         state: state.to_owned(),
         local: LocalSettings { domains: vec![], deliver, users },
-        surroundings: Surroundings { accounts, ..Surroundings::default() },
+        environment: HostEnvironment { accounts, ..HostEnvironment::default() },
     }
 }
 

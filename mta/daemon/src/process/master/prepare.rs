@@ -9,7 +9,8 @@ use crate::log::Style;
 use crate::process::config;
 use crate::process::wiring;
 use crate::settings::{
-    Handed, Listen, ListenAddress, LogFormat, Settings, Surroundings, receivers_max, render, seal,
+    HostEnvironment, Listen, ListenAddress, LogFormat, ProcessConfig, Settings, receivers_max,
+    render, seal,
 };
 use anyhow::{Context, Result, anyhow};
 use link::control::Role;
@@ -27,7 +28,7 @@ const PROCESSES_MAX: usize = 16;
 #[derive(Debug)]
 pub struct Prepared {
     settings: Settings,
-    surroundings: Surroundings,
+    environment: HostEnvironment,
 }
 
 impl Prepared {
@@ -49,12 +50,12 @@ impl Prepared {
             }
         }
         let user = rustix::process::geteuid();
-        let surroundings = Surroundings::of(&settings, (!user.is_root()).then(|| user.as_raw()));
-        let problems = settings.problems_here(&surroundings, ports::is_group);
+        let environment = HostEnvironment::of(&settings, (!user.is_root()).then(|| user.as_raw()));
+        let problems = settings.problems_here(&environment, ports::is_group);
         if !problems.is_empty() {
             return Err(anyhow!(render(&problems).trim_end().to_owned()));
         }
-        Ok(Prepared { settings, surroundings })
+        Ok(Prepared { settings, environment })
     }
 
     /// How many processes receive.
@@ -142,9 +143,11 @@ impl Prepared {
                 admin
             }
         };
-        let handed =
-            Handed { settings: self.settings.clone(), surroundings: self.surroundings.clone() };
-        let settings = seal(&handed)?;
+        let config = ProcessConfig {
+            settings: self.settings.clone(),
+            environment: self.environment.clone(),
+        };
+        let settings = seal(&config)?;
         let state = state_directory;
         Ok(Supplies { settings, listeners, admin: Some(admin), spool, state, empty })
     }

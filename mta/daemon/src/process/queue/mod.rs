@@ -20,14 +20,14 @@ use super::child::{Orders, Peer, Start, runtime};
 use super::wiring;
 use crate::io::BUILD;
 use crate::jail::{self, Profile};
-use crate::log::{Log, Verb};
+use crate::log::{EventKind, Log};
 use disk::{Done, Threads};
 use health::Health;
 use link::control::{FromMaster, Purpose, Role, ToMaster};
 use mail::Now;
 use pace::Pace;
 use peers::Peers;
-use queue::{Logged, Output, Queue, SenderKey};
+use queue::{LogEvent, Output, Queue, SenderKey};
 use scheduler::Scheduler;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -76,12 +76,12 @@ impl Shared {
 
 /// Runs the role.
 pub fn run(mut start: Start) -> Result<()> {
-    let spool_settings = start.handed.settings.spool();
+    let spool_settings = start.config.settings.spool();
     let directory = start.directory(Purpose::Spool)?;
     // A segment that may not grow is an error to be answered with 452, not a death (S119).
     // SAFETY: SIG_IGN is a valid disposition, and no thread has been started yet.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let settings = &start.handed.settings;
+    let settings = &start.config.settings;
     let privilege = wiring::privilege(jail::Role::Queue, settings);
     let path = settings.state.join("spool");
     let (profile, _) = Profile::queue(privilege, directory.try_clone()?, &path);
@@ -101,14 +101,14 @@ async fn serve(
     mut threads: Threads,
     spool_settings: spool::Settings,
 ) -> Result<()> {
-    let Start { control, handed, admin, peers, lives, seal_key, .. } = start;
+    let Start { control, config, admin, peers, lives, seal_key, .. } = start;
     let clock = world::real::Clock;
     let commits_in_flight = spool_settings.commits_in_flight;
     let orders = Orders::new(control, Role::Queue)?;
-    let queue = match open_patiently(&handed, &disk, spool_settings, &log).await {
+    let queue = match open_patiently(&config, &disk, spool_settings, &log).await {
         Ok(queue) => queue.sealed_with(seal_key),
         Err(error) => {
-            let path = handed.settings.state.join("spool");
+            let path = config.settings.state.join("spool");
             let text = format!("the spool {}: {error}", path.display());
             log.error(&text);
             log.flush(FINISH_PATIENCE);
@@ -128,7 +128,7 @@ async fn serve(
         orders,
         log,
     });
-    expected_peers(&handed.settings, &shared);
+    expected_peers(&config.settings, &shared);
     lives.iter().for_each(|told| shared.health.lives(told, shared.now().monotonic));
     for peer in peers {
         peers::attend(&shared, peer)?;
@@ -170,7 +170,7 @@ async fn first_segment(shared: &Shared, threads: &mut Threads) {
 
 /// Opens it, also when the queue process of a former life still has to end.
 async fn open_patiently(
-    handed: &crate::settings::Handed,
+    config: &crate::settings::ProcessConfig,
     disk: &world::real::Disk,
     spool_settings: spool::Settings,
     log: &Log,
@@ -178,7 +178,7 @@ async fn open_patiently(
     let began = world::real::Clock.now();
     loop {
         let now = world::real::Clock.now();
-        match open(handed, disk, spool_settings.clone(), log, now) {
+        match open(config, disk, spool_settings.clone(), log, now) {
             Err(spool::OpenError::Locked)
                 if now.monotonic.since(began.monotonic) < LOCK_PATIENCE =>
             {
@@ -191,13 +191,13 @@ async fn open_patiently(
 
 /// Opens the spool and tells the scheduler what is in it.
 fn open(
-    handed: &crate::settings::Handed,
+    config: &crate::settings::ProcessConfig,
     disk: &world::real::Disk,
     spool_settings: spool::Settings,
     log: &Log,
     now: Now,
 ) -> std::result::Result<Queue, spool::OpenError> {
-    let settings = handed.settings.queue(&handed.surroundings);
+    let settings = config.settings.queue(&config.environment);
     let seed = world::real::Chance.u64();
     let mut scheduler = Scheduler::new(settings.scheduler.clone(), seed, now);
     let mut restore = queue::Restore::new(&settings.routes);
@@ -212,13 +212,13 @@ fn open(
         log.error(&format!("{message} is in the spool, but what was known of it cannot be read"));
     }
     let origin = world::real::Chance.u64();
-    let senders = handed.settings.processes.send as usize + 1;
+    let senders = config.settings.processes.send as usize + 1;
     Ok(Queue::new(BUILD, origin, settings, spool, scheduler, senders, now))
 }
 
 /// What recovery found.
 fn tell(log: &Log, report: &spool::OpenReport, began: Now, ended: Now) {
-    log.event(Verb::Info)
+    log.event(EventKind::Info)
         .text("msg", if report.created { "spool made" } else { "spool open" })
         .number("messages", report.messages)
         .number("replayed", report.replayed)
@@ -274,8 +274,8 @@ async fn obey(shared: &Rc<Shared>) -> Result<()> {
 
 fn reload(shared: &Shared, fd: OwnedFd) -> Result<()> {
     match crate::settings::open(fd) {
-        Ok(handed) => {
-            let settings = handed.settings.queue(&handed.surroundings);
+        Ok(config) => {
+            let settings = config.settings.queue(&config.environment);
             shared.queue.borrow_mut().reload(settings, shared.now());
             shared.moved.notify_one();
             shared.orders.say(&ToMaster::Reloaded)
@@ -397,11 +397,11 @@ async fn finish(shared: &Shared, threads: &mut Threads) {
     }
 }
 
-fn write(log: &Log, logged: &Logged) {
+fn write(log: &Log, logged: &LogEvent) {
     match logged {
-        Logged::Bounce { about, notice, kind, to, recipients } => {
+        LogEvent::Bounce { about, notice, kind, to, recipients } => {
             let kind = format!("{kind:?}").to_lowercase();
-            log.event(Verb::Bounce)
+            log.event(EventKind::Bounce)
                 .id(*about)
                 .text("notice", &notice.to_string())
                 .text("kind", &kind)
@@ -409,10 +409,10 @@ fn write(log: &Log, logged: &Logged) {
                 .number("recipients", *recipients as u64)
                 .emit();
         }
-        Logged::Silent { message, silent } => {
+        LogEvent::Silent { message, silent } => {
             for (_, report) in &silent.recipients {
                 let why = format!("{:?}", silent.why);
-                log.event(Verb::Bounce)
+                log.event(EventKind::Bounce)
                     .id(*message)
                     .text("kind", "none")
                     .text("why", &why)
@@ -420,18 +420,18 @@ fn write(log: &Log, logged: &Logged) {
                     .emit();
             }
         }
-        Logged::Retire { message } => {
+        LogEvent::Retire { message } => {
             faults::reach(Point::Retired);
-            log.event(Verb::Retire).id(*message).emit();
+            log.event(EventKind::Retire).id(*message).emit();
         }
-        Logged::Alarm(alarm) => log.warn(&alarm.to_string()),
-        Logged::WritesFail { in_flight, unsynced } => log.warn(&format!(
+        LogEvent::Alarm(alarm) => log.warn(&alarm.to_string()),
+        LogEvent::WritesFail { in_flight, unsynced } => log.warn(&format!(
             "writes fail: {in_flight} recipients are with sending processes, {unsynced} outcomes \
              are not synced; no attempt begins until a write works"
         )),
-        Logged::WritesWork => log.warn("writes work again; attempts begin again"),
-        Logged::Damaged { message, text } => {
-            log.event(Verb::Attempt).id(*message).status("damaged").text("text", text).emit();
+        LogEvent::WritesWork => log.warn("writes work again; attempts begin again"),
+        LogEvent::Damaged { message, text } => {
+            log.event(EventKind::Attempt).id(*message).status("damaged").text("text", text).emit();
         }
     }
 }

@@ -7,7 +7,7 @@ use super::memory::{Share, session_bytes};
 use super::promises::Answer;
 use super::socket::Socket;
 use super::{SCRATCH_BYTES, Shared};
-use crate::log::Verb;
+use crate::log::EventKind;
 use link::bounds::recipient_bytes;
 use link::recipients::Recipients;
 use mail::{Durable, Enhanced, Envelope, Now, Origin, Recipient, Refusal, Reply, Verdict};
@@ -442,7 +442,7 @@ impl Conversation {
     fn log_refusal(&mut self, recipient: &Recipient, reply: &Reply) {
         self.refused += 1;
         if self.refused <= REFUSALS_LOGGED_MAX {
-            let log = self.shared.log.event(Verb::Judge).client(&self.whom);
+            let log = self.shared.log.event(EventKind::Judge).client(&self.whom);
             let log = log.text("helo", &self.helo).from(self.sender()).to(&recipient.address);
             log.reply(reply).status("refused").emit();
         }
@@ -452,7 +452,7 @@ impl Conversation {
     fn log_refused(&self) {
         let more = self.refused.saturating_sub(REFUSALS_LOGGED_MAX);
         if more > 0 {
-            let log = self.shared.log.event(Verb::Judge).client(&self.whom);
+            let log = self.shared.log.event(EventKind::Judge).client(&self.whom);
             let log = log.text("helo", &self.helo).number("recipients", more);
             log.status("refused").emit();
         }
@@ -567,12 +567,12 @@ impl Conversation {
             }
             Answer::Refused(refusal) => {
                 let reply = refusal.reply();
-                let log = self.shared.log.event(Verb::Promise);
+                let log = self.shared.log.event(EventKind::Promise);
                 log.client(&self.whom).from(&arrival.sender).reply(&reply).status("refused").emit();
                 self.session.refuse(&reply, self.now);
             }
             Answer::Abandoned => {
-                let log = self.shared.log.event(Verb::Promise);
+                let log = self.shared.log.event(EventKind::Promise);
                 log.client(&self.whom).from(&arrival.sender).status("abandoned").emit();
                 return Ok(Next::Close);
             }
@@ -593,7 +593,7 @@ impl Conversation {
         }
         let text = "Error: mail loop, delivered to this recipient before";
         let reply = Reply::new(554, Enhanced(5, 4, 6), text);
-        let log = self.shared.log.event(Verb::Judge).client(&self.whom);
+        let log = self.shared.log.event(EventKind::Judge).client(&self.whom);
         log.from(&transaction.mail.from.sender).reply(&reply).status("refused").emit();
         self.session.refuse(&reply, self.now);
     }
@@ -603,14 +603,14 @@ impl Conversation {
         faults::reach(Point::BeforePromise);
         self.shared
             .log
-            .event(Verb::Promise)
+            .event(EventKind::Promise)
             .id(durable.message())
             .client(&self.whom)
             .text("helo", &self.helo)
             .from(&arrival.sender)
             .bytes(arrival.bytes)
             .number("recipients", arrival.recipients as u64)
-            .delays(&[(Verb::Commit, took)])
+            .delays(&[(EventKind::Commit, took)])
             .status("queued")
             .emit();
         self.session.promise(durable, self.now);

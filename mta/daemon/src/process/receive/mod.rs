@@ -20,8 +20,8 @@ use super::panics::Session;
 use super::wiring;
 use crate::io::stream::loss;
 use crate::jail::{self, Profile};
-use crate::log::{Log, Verb};
-use crate::settings::{Handed, Listen, ListenAddress, Settings};
+use crate::log::{EventKind, Log};
+use crate::settings::{Listen, ListenAddress, ProcessConfig, Settings};
 use conversation::Conversation;
 use guests::{Guests, Stay};
 use link::bounds::RECIPIENTS_BYTES_MAX;
@@ -163,7 +163,7 @@ impl Shared {
 
 /// Runs the role.
 pub fn run(start: Start) -> io::Result<()> {
-    let settings = &start.handed.settings;
+    let settings = &start.config.settings;
     let open_files = u64::from(settings.limits.connections) + OPEN_FILES_BESIDES;
     let privilege = wiring::privilege(jail::Role::Receive, settings);
     let profile = Profile::new(jail::Role::Receive, privilege)
@@ -183,7 +183,7 @@ fn connections_possible(open_files: u64) -> u32 {
 }
 
 async fn serve(start: Start, log: Log, connections_possible: u32) -> io::Result<()> {
-    let Start { control, handed, listeners, peers, .. } = start;
+    let Start { control, config, listeners, peers, .. } = start;
     let clock = world::real::Clock;
     let promises = Promises::new(world::real::Chance.u64(), clock);
     let shared = Rc::new(Shared {
@@ -192,10 +192,10 @@ async fn serve(start: Start, log: Log, connections_possible: u32) -> io::Result<
         stopping: Stopping::default(),
         log,
         clock,
-        policy: RefCell::new(Rc::new(handed.settings.policy(&handed.surroundings))),
+        policy: RefCell::new(Rc::new(config.settings.policy(&config.environment))),
         guests: Guests::default(),
         memory: Memory::default(),
-        recipients_bytes_max: Cell::new(recipients_bytes_max(&handed.settings)),
+        recipients_bytes_max: Cell::new(recipients_bytes_max(&config.settings)),
         connections_possible,
     });
     let (streams, queue) = mpsc::channel(STREAMS_MAX);
@@ -219,9 +219,9 @@ async fn serve(start: Start, log: Log, connections_possible: u32) -> io::Result<
         let _ = streams.try_send((stream, fd));
     }
     let mut doors = Doors::new(shared.clone());
-    doors.open(&handed, listeners)?;
+    doors.open(&config, listeners)?;
     orders.say(&ToMaster::Ready)?;
-    let ended = obey(&orders, &shared, &mut doors, handed, &streams).await;
+    let ended = obey(&orders, &shared, &mut doors, config, &streams).await;
     shared.log.flush(Log::LAST_LINES_WAIT_MAX);
     ended
 }
@@ -230,7 +230,7 @@ async fn obey(
     orders: &Orders,
     shared: &Rc<Shared>,
     doors: &mut Doors,
-    mut handed: Handed,
+    mut config: ProcessConfig,
     streams: &mpsc::Sender<(u64, OwnedFd)>,
 ) -> io::Result<()> {
     let mut listeners = Vec::new();
@@ -241,13 +241,13 @@ async fn obey(
                 let _ = streams.send((stream, fd)).await;
             }
             Some((FromMaster::Settings, Some(fd))) => match crate::settings::open(fd) {
-                Ok(next) => handed = next,
+                Ok(next) => config = next,
                 Err(error) => shared.log.warn(&format!("settings not taken over: {error}")),
             },
             Some((FromMaster::Listener { index }, Some(fd))) => listeners.push((index, fd)),
             Some((FromMaster::Begin, _)) => {
-                *shared.policy.borrow_mut() = Rc::new(handed.settings.policy(&handed.surroundings));
-                doors.open(&handed, std::mem::take(&mut listeners))?;
+                *shared.policy.borrow_mut() = Rc::new(config.settings.policy(&config.environment));
+                doors.open(&config, std::mem::take(&mut listeners))?;
                 orders.say(&ToMaster::Reloaded)?;
             }
             Some((FromMaster::Drain, _)) => {
@@ -273,17 +273,17 @@ impl Doors {
     }
 
     /// Watches these in place of all before; sessions that are open stay open.
-    fn open(&mut self, handed: &Handed, listeners: Vec<(u16, OwnedFd)>) -> io::Result<()> {
+    fn open(&mut self, config: &ProcessConfig, listeners: Vec<(u16, OwnedFd)>) -> io::Result<()> {
         self.close();
-        self.shared.memory.bound(share_of_memory(&handed.settings));
-        self.shared.recipients_bytes_max.set(recipients_bytes_max(&handed.settings));
+        self.shared.memory.bound(share_of_memory(&config.settings));
+        self.shared.recipients_bytes_max.set(recipients_bytes_max(&config.settings));
         let in_transit_bytes_max = self.shared.memory.in_transit_bytes_max();
-        self.shared.promises.bound(handed.settings.limits.commit_timeout, in_transit_bytes_max);
+        self.shared.promises.bound(config.settings.limits.commit_timeout, in_transit_bytes_max);
         for (index, fd) in listeners {
-            let Some(listen) = handed.settings.listen.get(usize::from(index)) else { continue };
+            let Some(listen) = config.settings.listen.get(usize::from(index)) else { continue };
             let unix = matches!(listen.address, ListenAddress::Unix(_));
             let possible = self.shared.connections_possible;
-            let listening = Rc::new(listening(handed, listen, possible));
+            let listening = Rc::new(listening(config, listen, possible));
             let watch = watch(self.shared.clone(), fd, unix, listening);
             self.watches.insert(index, tokio::task::spawn_local(watch).abort_handle());
         }
@@ -332,8 +332,8 @@ fn share_of_memory(settings: &Settings) -> u64 {
     settings.limits.session_memory_bytes_max / u64::from(settings.processes.receive.max(1))
 }
 
-fn listening(handed: &Handed, listen: &Listen, connections_possible: u32) -> Listening {
-    let settings = &handed.settings;
+fn listening(config: &ProcessConfig, listen: &Listen, connections_possible: u32) -> Listening {
+    let settings = &config.settings;
     let share = |limit: u32| limit.div_ceil(settings.processes.receive.max(1));
     let limits = settings.connections(listen);
     let limits = ConnectionLimits {
@@ -393,7 +393,8 @@ fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client:
             let mut goodbye = Vec::new();
             reply.encode(&mut goodbye);
             let _ = socket.try_write(&goodbye);
-            let log = shared.log.event(Verb::Receive).client(&conversation::whom(client.address));
+            let log =
+                shared.log.event(EventKind::Receive).client(&conversation::whom(client.address));
             log.reply(&reply).status("refused").emit();
         }
     }

@@ -4,7 +4,7 @@
 //! Must never block.
 
 use super::Ended;
-use crate::log::{Log, Verb};
+use crate::log::{EventKind, Log};
 use mail::{Enhanced, Outcome, Report};
 
 /// Writes the end of an attempt.
@@ -12,9 +12,9 @@ pub fn write(log: &Log, ended: &Ended<'_>) {
     let attempt = ended.attempt;
     let times = &ended.times;
     let delays = [
-        (Verb::Schedule, attempt.times.due.since(attempt.times.arrived)),
-        (Verb::Route, times.begun.wall.since(attempt.times.due)),
-        (Verb::Attempt, times.ended.monotonic.since(times.begun.monotonic)),
+        (EventKind::Schedule, attempt.times.due.since(attempt.times.arrived)),
+        (EventKind::Route, times.begun.wall.since(attempt.times.due)),
+        (EventKind::Attempt, times.ended.monotonic.since(times.begun.monotonic)),
     ];
     let ends: Vec<_> = ended.recipients.iter().zip(ended.outcomes).collect();
     for group in ends.chunk_by(|(_, one), (_, next)| one == next) {
@@ -26,7 +26,7 @@ pub fn write(log: &Log, ended: &Ended<'_>) {
             Outcome::Failed(_) => ("failed", 5),
         };
         let event = log
-            .event(Verb::Attempt)
+            .event(EventKind::Attempt)
             .id(attempt.message)
             .from(&attempt.from.sender)
             .to_each()

@@ -8,7 +8,7 @@ use crate::jail::{self, Profile};
 use crate::log::Log;
 use crate::process::child::{Orders, Peer, Start, runtime};
 use crate::process::wiring;
-use crate::settings::{Dns, Handed, Surroundings};
+use crate::settings::{Dns, HostEnvironment, ProcessConfig};
 use link::control::{FromMaster, Role, ToMaster};
 use link::streams::Loss;
 use mail::{Domain, NextHop};
@@ -25,7 +25,7 @@ const OPEN_FILES_BESIDES: u64 = 512;
 
 /// Runs the role.
 pub fn run(start: Start) -> Result<()> {
-    let settings = &start.handed.settings;
+    let settings = &start.config.settings;
     let open_files = u64::from(settings.queue.attempts_in_flight_max) + OPEN_FILES_BESIDES;
     let privilege = wiring::privilege(jail::Role::Send, settings);
     let profile = Profile::new(jail::Role::Send, privilege)
@@ -43,8 +43,8 @@ async fn work(start: Start, sockets: Sockets, log: Log) -> Result<()> {
     let life = world::real::Chance.u64();
     let orders = Rc::new(Orders::new(start.control, Role::Send)?);
     let reporter = Reporter { log: log.clone(), orders: orders.clone() };
-    let setup = wiring::send(&start.handed, BUILD, life, sockets, Box::new(reporter));
-    let ours = of_concern(&start.handed);
+    let setup = wiring::send(&start.config, BUILD, life, sockets, Box::new(reporter));
+    let ours = of_concern(&start.config);
     let (give, take) = mpsc::channel(ORDERS_MAX);
     for Peer { stream, fd, .. } in start.peers {
         let _ = give.try_send(Order::Queue(stream, fd.into()));
@@ -109,17 +109,17 @@ async fn obey(
 
 /// What this process has taken over at its start; queue decides all else with each attempt. Our
 /// names and addresses, whom we ask for names, how much at once, and sockets of next hops.
-type OfConcern = (Domain, Vec<IpAddr>, Dns, Surroundings, u32, Vec<NextHop>);
+type OfConcern = (Domain, Vec<IpAddr>, Dns, HostEnvironment, u32, Vec<NextHop>);
 
-fn of_concern(handed: &Handed) -> OfConcern {
-    let Handed { settings, surroundings } = handed;
+fn of_concern(config: &ProcessConfig) -> OfConcern {
+    let ProcessConfig { settings, environment } = config;
     let is_socket = |hop: &&NextHop| matches!(hop, NextHop::LmtpUnix(_));
     let sockets = settings.routes.iter().map(|route| &route.to).filter(is_socket);
     (
         settings.hostname.clone(),
-        settings.own_addresses(surroundings),
+        settings.own_addresses(environment),
         settings.dns.clone(),
-        surroundings.clone(),
+        environment.clone(),
         settings.queue.attempts_in_flight_max,
         sockets.cloned().collect(),
     )

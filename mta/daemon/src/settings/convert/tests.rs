@@ -1,6 +1,6 @@
 //! What the settings file says reaches the machines.
 
-use crate::settings::{Surroundings, System, load};
+use crate::settings::{HostEnvironment, System, load};
 use mail::{Domain, NextHop};
 use smtp::framing::BareLf;
 
@@ -33,7 +33,7 @@ fn what_the_file_says_reaches_the_machines() {
     let (name, slow) = &scheduler.limits[0];
     assert_eq!((name.as_str(), slow.connections), ("slow.test", 2));
     assert_eq!((slow.start_connections, slow.rate_per_second), (2, Some(0.5)));
-    let routes = settings.routes(&Surroundings::default());
+    let routes = settings.routes(&HostEnvironment::default());
     let hop = |name: &str| routes.next_hop(&Domain::parse(name).unwrap()).to_string();
     assert_eq!(hop("here.test"), NextHop::Local.to_string());
     assert_eq!(hop("a.sink.test"), "smtp:127.0.0.1:2600");
@@ -87,7 +87,7 @@ fn r213_who_gets_mail_is_the_lmtp_servers_matter_where_one_delivers() {
     };
     let accounts = vec![account("ann", 1000), account("root", 0)];
     // The mailer was started by an ordinary user, who is neither of them.
-    let around = Surroundings { accounts, only_user: Some(77), ..Surroundings::default() };
+    let around = HostEnvironment { accounts, only_user: Some(77), ..HostEnvironment::default() };
     for (deliver, gets) in [("lmtp:127.0.0.1:24", true), ("maildir:/var/mail/{user}/", false)] {
         let text = format!("[local]\nusers = \"system\"\ndeliver = {deliver:?}");
         let mailboxes = load(text.as_bytes(), "f", &system).unwrap().local.mailboxes(&around);
@@ -102,7 +102,7 @@ fn r213_who_gets_mail_is_the_lmtp_servers_matter_where_one_delivers() {
 fn r213_the_postmaster_of_the_machine_is_accepted_and_delivered_by_one_rule() {
     const HOP: &str = "smtp:127.0.0.1:26";
     let system = System { hostname: "mx.a.test".into(), state: "/s".into() };
-    let around = Surroundings::default();
+    let around = HostEnvironment::default();
     let address = |text: &str| mail::Address::parse(text, false).unwrap();
     // Routes and postmaster; whether a stranger's recipient is accepted, and delivered here.
     let table: [(&[&str], &str, &str, bool, bool); 12] = [
@@ -149,13 +149,13 @@ fn the_addresses_we_listen_at_are_ours_as_literals_and_mboxes_have_locks() {
         deliver = "mbox:/var/mail/{user}"
     "#;
     let settings = load(text, "f", &system).unwrap();
-    let policy = settings.policy(&Surroundings::default());
+    let policy = settings.policy(&HostEnvironment::default());
     let hop = |name: &str| policy.routes.next_hop(&Domain::parse(name).unwrap());
     assert_eq!(hop("[127.0.0.1]"), NextHop::Local);
     assert!(matches!(hop("[127.0.0.2]"), NextHop::Error(_)));
     assert!(matches!(hop("[0.0.0.0]"), NextHop::Error(_)));
     assert!(policy.mailboxes.names.dotlocks);
-    let plain = load(b"", "f", &system).unwrap().policy(&Surroundings::default());
+    let plain = load(b"", "f", &system).unwrap().policy(&HostEnvironment::default());
     assert!(!plain.mailboxes.names.dotlocks);
 }
 
@@ -185,7 +185,7 @@ fn tests_run_with_the_settings_that_the_daemon_makes_of_an_empty_file() {
         smtp::client::Config { helo: "mx.test".into(), ..smtp::client::Config::for_tests() };
     assert_eq!(format!("{:?}", settings.client()), format!("{client:?}"));
     assert_eq!(settings.attempt_limits(), delivery::Limits::for_tests());
-    let rules = settings.rules(&Surroundings::default());
+    let rules = settings.rules(&HostEnvironment::default());
     let ourselves = rules.ourselves.clone();
     assert_eq!(ourselves.names, [Box::from("mx.test")]);
     assert_eq!(rules, delivery::Rules { ourselves, ..delivery::Rules::for_tests() });

@@ -1,5 +1,7 @@
-//! What master hands to each process: the checked settings, and what an empty root lacks, in a
-//! sealed memfd that nobody can change any more. Must never be larger than `HANDED_BYTES_MAX`.
+//! What master gives each process: the checked settings and the host's environment, in a sealed memfd that nobody can
+//! change.
+//!
+//! Must never be larger than `PROCESS_CONFIG_BYTES_MAX`.
 
 use super::{Deliver, Fill, Local, Piece, Settings, Users, homes};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
@@ -10,44 +12,45 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// More than this is not handed over: a million accounts take about half of it.
-pub const HANDED_BYTES_MAX: u64 = 128 << 20;
+/// Upper bound on an encoded [`ProcessConfig`]. A million accounts take about half of it.
+pub const PROCESS_CONFIG_BYTES_MAX: u64 = 128 << 20;
 
-/// One file of the surroundings is read up to this.
+/// Upper bound on what is read of one file of the host's environment.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Everything a process knows about the machine and the operator's wishes.
+/// Everything that a process knows about the operator's settings and about its host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Handed {
-    /// As checked.
+pub struct ProcessConfig {
+    /// The settings, checked.
     pub settings: Settings,
-    /// As collected by master.
-    pub surroundings: Surroundings,
+    /// The environment, collected by master.
+    pub environment: HostEnvironment,
 }
 
-/// What lies outside an empty root and is needed inside; collected anew with each reload.
+/// Facts about the host that a process with an empty root directory cannot read itself. Master collects them at each
+/// start and reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Surroundings {
-    /// Text of `/etc/resolv.conf`; empty where there is none.
+pub struct HostEnvironment {
+    /// Text of `/etc/resolv.conf`; empty if there is none.
     pub resolv_conf: String,
-    /// Text of `/etc/hosts`; empty where there is none.
+    /// Text of `/etc/hosts`; empty if there is none.
     pub hosts: String,
-    /// Bytes of `/etc/localtime`; empty where there is none, which means UTC.
+    /// Bytes of `/etc/localtime`; empty if there is none, which means UTC.
     pub localtime: Vec<u8>,
-    /// The addresses of this machine's interfaces, without those of one link only.
+    /// The addresses of this host's interfaces, without link-local addresses.
     pub addresses: Vec<IpAddr>,
-    /// The system's accounts, where `local.users` is `system`, ordered by name.
+    /// The system's accounts in the order of their names; empty unless `local.users` is `system`.
     pub accounts: Vec<Account>,
-    /// The group `mail`, whose members may write to mailboxes; `None` where there is no such group.
+    /// The group `mail`, whose members may write to mailboxes; `None` if the host has no such group.
     pub mail_group: Option<u32>,
-    /// The only user as whom mail can be delivered: where the mailer was not started by root.
+    /// The only user that mail can be delivered as; `None` if root started the mailer.
     pub only_user: Option<u32>,
 }
 
 /// An account of the system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// As it logs in.
+    /// Login name.
     pub name: String,
     /// User id.
     pub uid: u32,
@@ -55,42 +58,41 @@ pub struct Account {
     pub gid: u32,
     /// Home directory.
     pub home: PathBuf,
-    /// Its group has no other member, by `/etc/passwd` and `/etc/group`.
+    /// Whether the account's group has no other member, by `/etc/passwd` and `/etc/group`.
     pub has_private_group: bool,
-    /// What stands there, where mail is kept in homes.
+    /// What the mailbox's place in the home directory holds, if mail is kept in home directories.
     pub home_is: policy::Home,
 }
 
-/// Why nothing was handed over.
+/// Why a [`ProcessConfig`] could not be sealed or opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum HandedError {
-    /// The kernel refused.
-    #[error("cannot hand settings over: {0}")]
+pub enum ProcessConfigError {
+    /// A system call failed.
+    #[error("cannot pass the settings to a process: {0}")]
     Kernel(#[from] Errno),
-    /// Reading or writing it failed.
-    #[error("cannot hand settings over: {0}")]
+    /// Reading or writing the memfd failed.
+    #[error("cannot pass the settings to a process: {0}")]
     Io(#[from] std::io::Error),
-    /// Too many accounts, or a memfd that is none of ours.
-    #[error("handed settings of {0} bytes are more than {HANDED_BYTES_MAX}")]
+    /// The host has too many accounts, or the memfd is not ours.
+    #[error("the settings for a process take {0} bytes, more than {PROCESS_CONFIG_BYTES_MAX}")]
     TooLarge(u64),
-    /// Somebody could still write to it.
-    #[error("handed settings are not sealed")]
+    /// The memfd is not sealed: somebody could still write to it.
+    #[error("the settings for a process are not sealed")]
     NotSealed,
-    /// Not what `seal` writes.
-    #[error("handed settings cannot be decoded: {0}")]
+    /// The bytes are not what `seal` writes.
+    #[error("the settings for a process cannot be decoded: {0}")]
     Decode(#[from] postcard::Error),
 }
 
 const SEALS: SealFlags =
     SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
 
-/// Puts `handed` into a memfd that cannot change any more. Closed on exec, as all descriptors are
-/// until somebody passes them along; inverse of `open`.
-pub fn seal(handed: &Handed) -> Result<OwnedFd, HandedError> {
-    let bytes = postcard::to_stdvec(handed)?;
-    if bytes.len() as u64 > HANDED_BYTES_MAX {
-        return Err(HandedError::TooLarge(bytes.len() as u64));
+/// Writes `config` to a memfd and seals it. The descriptor is closed on exec. Inverse of `open`.
+pub fn seal(config: &ProcessConfig) -> Result<OwnedFd, ProcessConfigError> {
+    let bytes = postcard::to_stdvec(config)?;
+    if bytes.len() as u64 > PROCESS_CONFIG_BYTES_MAX {
+        return Err(ProcessConfigError::TooLarge(bytes.len() as u64));
     }
     let memory =
         memfd_create("posthaste-settings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -103,14 +105,14 @@ pub fn seal(handed: &Handed) -> Result<OwnedFd, HandedError> {
     Ok(memory)
 }
 
-/// Reads what `seal` wrote, from its start, wherever the descriptor shared with others stands.
-pub fn open(memory: impl AsFd) -> Result<Handed, HandedError> {
+/// Reads what `seal` wrote. Reads from the start whatever the offset is, because processes share the descriptor.
+pub fn open(memory: impl AsFd) -> Result<ProcessConfig, ProcessConfigError> {
     if !fcntl_get_seals(&memory)?.contains(SEALS) {
-        return Err(HandedError::NotSealed);
+        return Err(ProcessConfigError::NotSealed);
     }
     let size = fstat(&memory)?.st_size as u64;
-    if size > HANDED_BYTES_MAX {
-        return Err(HandedError::TooLarge(size));
+    if size > PROCESS_CONFIG_BYTES_MAX {
+        return Err(ProcessConfigError::TooLarge(size));
     }
     let mut bytes = vec![0; size as usize];
     let mut filled = 0;
@@ -124,7 +126,7 @@ pub fn open(memory: impl AsFd) -> Result<Handed, HandedError> {
 }
 
 impl Local {
-    /// Where an account's mail is kept, unless that depends on the domain.
+    /// Returns the path of an account's mailbox, unless the path depends on the domain.
     fn mailbox_of(&self, account: &Account, state: &str) -> Option<PathBuf> {
         let (Deliver::Maildir(template) | Deliver::Mbox(template)) = &self.deliver else {
             return None;
@@ -136,16 +138,16 @@ impl Local {
     }
 }
 
-impl Surroundings {
-    /// Collects them from below `root`, which is `/` but for tests; `accounts` where they are needed.
-    /// A file that is missing or cannot be read counts as empty: what depends on it then defers.
-    pub fn collect(root: &Path, accounts: bool) -> Surroundings {
+impl HostEnvironment {
+    /// Collects the environment from the files below `root`, which is `/` except in tests. Reads accounts only if
+    /// `accounts` is set. A file that is missing or unreadable counts as empty, and what depends on it is deferred.
+    pub fn collect(root: &Path, accounts: bool) -> HostEnvironment {
         let text = |path: &str| {
             String::from_utf8_lossy(&read_bounded(&root.join(path)).unwrap_or_default())
                 .into_owned()
         };
         let groups = text("etc/group");
-        Surroundings {
+        HostEnvironment {
             resolv_conf: text("etc/resolv.conf"),
             hosts: text("etc/hosts"),
             localtime: read_bounded(&root.join("etc/localtime")).unwrap_or_default(),
@@ -159,11 +161,10 @@ impl Surroundings {
         }
     }
 
-    /// What these settings need of this machine. Mail to accounts is delivered as `only_user`, if
-    /// there is one.
-    pub fn of(settings: &Settings, only_user: Option<u32>) -> Surroundings {
+    /// Collects what these settings need of this host. With `only_user`, all local mail is delivered as that user.
+    pub fn of(settings: &Settings, only_user: Option<u32>) -> HostEnvironment {
         let system = settings.local.users == Users::System;
-        let mut found = Surroundings::collect(Path::new("/"), system);
+        let mut found = HostEnvironment::collect(Path::new("/"), system);
         found.only_user = only_user;
         if settings.local.is_at_home() {
             let (local, state) = (&settings.local, settings.state.to_string_lossy());
@@ -178,7 +179,7 @@ impl Surroundings {
         policy::Groups { mail: self.mail_group, private: private.map(|account| account.gid) }
     }
 
-    /// The account of this name.
+    /// Returns the account with this name.
     pub fn account(&self, name: &str) -> Option<&Account> {
         let at = self.accounts.binary_search_by(|account| account.name.as_str().cmp(name));
         at.ok().map(|at| &self.accounts[at])
@@ -192,8 +193,8 @@ fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The addresses in the kernel's two tables: of IPv4 the routes to a single local address, of
-/// IPv6 a line for each, which begins with its 32 digits.
+/// Returns the addresses in the kernel's two tables. `fib_trie` has a host route for each local IPv4 address. `if_inet6`
+/// has a line for each IPv6 address, which begins with its 32 digits.
 fn addresses_of(fib_trie: &str, if_inet6: &str) -> Vec<IpAddr> {
     let (mut found, mut leaf) = (Vec::new(), None);
     for line in fib_trie.lines().map(str::trim) {
@@ -212,15 +213,15 @@ fn addresses_of(fib_trie: &str, if_inet6: &str) -> Vec<IpAddr> {
     found
 }
 
-/// The id of a group in a file in the form of group(5).
+/// Returns the id of a group in a file of the format group(5).
 fn group_of(groups: &str, wanted: &str) -> Option<u32> {
     let mut groups = groups.lines().map(|line| line.split(':'));
     let mut found = groups.find(|group| group.clone().next() == Some(wanted))?;
     found.nth(2)?.parse().ok()
 }
 
-/// The accounts of a file in the form of passwd(5). Lines of another form are left out, and so are
-/// homes that are not absolute; of two accounts with one name the first counts, as in the system.
+/// Returns the accounts in a file of the format passwd(5). Skips malformed lines and accounts whose home directory is
+/// not absolute. The first of two accounts with the same name wins, as in the system.
 fn accounts_of(passwd: &str, groups: &str) -> Vec<Account> {
     let members = Members::of(passwd, groups);
     let account = |line: &str| {
@@ -238,17 +239,17 @@ fn accounts_of(passwd: &str, groups: &str) -> Vec<Account> {
     accounts
 }
 
-/// Who is in which group.
+/// The members of each group.
 #[derive(Default)]
 struct Members<'a> {
-    /// The only member, or `None` if there are more.
+    /// The only member of each group, or `None` if it has several.
     only: HashMap<u32, Option<&'a str>>,
-    /// The groups that `/etc/group` has. One that it does not have may have any members.
+    /// The groups in `/etc/group`. A group that is not there may have any members.
     listed: HashSet<u32>,
 }
 
 impl<'a> Members<'a> {
-    /// By the primary groups in `passwd`, of lines in any form, and by the members that `groups` lists.
+    /// Reads the primary groups of all lines of `passwd`, also of malformed ones, and the members in `groups`.
     fn of(passwd: &'a str, groups: &'a str) -> Members<'a> {
         let mut members = Members::default();
         if [passwd, groups].iter().any(|text| names_others(text)) {
@@ -278,8 +279,8 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Whether members are named elsewhere, too: the file goes on beyond what was read of it, or a line beginning with
-/// `+` stands for what a directory service has.
+/// Returns whether a group may have members that this text does not name: the file is longer than what was read, or a
+/// line that begins with `+` refers to a directory service.
 fn names_others(text: &str) -> bool {
     text.len() as u64 >= FILE_BYTES_MAX || text.starts_with('+') || text.contains("\n+")
 }
