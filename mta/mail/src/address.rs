@@ -1,62 +1,63 @@
-//! Addresses: parsed once at the border, valid ever after (RFC 5321 4.1.2, RFC 6531 3.3).
+//! Addresses, parsed once where they enter the system and valid from then on (RFC 5321 4.1.2, RFC 6531 3.3).
 //!
-//! Must never let a control character, or a local part that a shell or a header would read
-//! otherwise than its quotes say, past `parse`.
+//! Must never accept a control character, or a local part that a shell or a header would read differently from what
+//! its quotes say.
 
 pub use crate::domain::Domain;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Octets of a local part (RFC 5321 4.5.3.1.1).
+/// Upper bound on the octets of a local part (RFC 5321 4.5.3.1.1).
 pub const LOCAL_BYTES_MAX: usize = 64;
 
-/// A mailbox: what it was called by the client, and its domain's canonical form.
+/// The address of a mailbox: the text that the client sent, and the canonical form of the domain.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Parts")]
 pub struct Address {
-    /// `local@domain` byte for byte as it came, without `<>` and source route.
+    /// `local@domain` byte for byte as the client sent it, without `<>` and source route.
     text: Box<str>,
-    /// Where the `@` before the domain is.
+    /// The offset of the `@` before the domain.
     at: u32,
     domain: Domain,
 }
 
-/// MAIL FROM's argument.
+/// The argument of MAIL FROM.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReversePath {
-    /// `<>`: never answered.
+    /// `<>`, the null sender. No notice is ever sent to it.
     Null,
-    /// A mailbox.
+    /// The address of a mailbox.
     Address(Address),
 }
 
-/// Why a text is no address; becomes 501 or 553.
+/// Why a text is not an address. The client is answered 501 or 553.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// Does not follow the grammar.
+    /// The text does not follow the grammar.
     #[error("bad address syntax")]
     Syntax,
     /// The local part is longer than 64 octets (RFC 5321 4.5.3.1.1).
     #[error("local part too long")]
     LocalTooLong,
-    /// The domain is longer than 255 octets or a label longer than 63 (RFC 5321 4.5.3.1.2).
+    /// The domain is longer than 255 octets, or a label is longer than 63 (RFC 5321 4.5.3.1.2).
     #[error("domain too long")]
     DomainTooLong,
-    /// Non-ASCII without SMTPUTF8 (RFC 6531 3.5).
+    /// The text is not ASCII and the client did not ask for SMTPUTF8 (RFC 6531 3.5).
     #[error("address needs SMTPUTF8")]
     NeedsUtf8,
-    /// Not valid UTF-8, or a domain that IDNA refuses.
+    /// The text is not valid UTF-8, or IDNA refuses the domain.
     #[error("bad internationalized address")]
     BadUtf8,
 }
 
 impl Address {
-    /// Parses `local@domain`, without `<>`; non-ASCII only with `utf8`. A local part that is no quoted
-    /// string may have dots at its ends and next to each other, which RFC 5321 4.1.2 has not: such
-    /// addresses exist, and every other mailer takes them. No local part may be used as a file's name
-    /// as it is: `policy::mailbox_name` judges that.
+    /// Parses `local@domain` without `<>`. Accepts non-ASCII characters only with `utf8`.
+    ///
+    /// An unquoted local part may have dots at its ends and next to each other. RFC 5321 4.1.2 does not allow this, but
+    /// such addresses exist and every other mailer accepts them. A local part must not be used as a file name before
+    /// `policy::mailbox_name` has accepted it.
     pub fn parse(text: &str, utf8: bool) -> Result<Address, AddressError> {
         if !utf8 && !text.is_ascii() {
             return Err(AddressError::NeedsUtf8);
@@ -73,18 +74,18 @@ impl Address {
         Ok(Address { text: text.into(), at: at as u32, domain })
     }
 
-    /// `local@domain` as the client wrote it.
+    /// Returns `local@domain` as the client wrote it.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The local part as the client wrote it, quotes included.
+    /// Returns the local part as the client wrote it, including quotes.
     pub fn local(&self) -> &str {
         &self.text[..self.at as usize]
     }
 
-    /// The local part that is meant: without quotes and backslashes. For names of mailboxes;
-    /// it may hold any printable character, `/` and `@` too.
+    /// Returns the local part without quotes and backslashes, for names of mailboxes. It may contain any printable
+    /// character, including `/` and `@`.
     pub fn local_unquoted(&self) -> Cow<'_, str> {
         let local = self.local();
         let Some(inner) = local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
@@ -101,23 +102,23 @@ impl Address {
         Cow::Owned(plain)
     }
 
-    /// The canonical domain: for routing and comparing.
+    /// Returns the canonical domain, for routing and comparison.
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
 
-    /// The domain as the client wrote it.
+    /// Returns the domain as the client wrote it.
     pub fn domain_text(&self) -> &str {
         &self.text[self.at as usize + 1..]
     }
 
-    /// Whether the text is ASCII throughout.
+    /// Returns whether the whole text is ASCII.
     pub fn is_ascii(&self) -> bool {
         self.text.is_ascii()
     }
 
-    /// The same mailbox for a next hop without SMTPUTF8: the domain as A-labels. `None` where
-    /// the local part is not ASCII, which nothing can express there (RFC 6531 3.2).
+    /// Returns the address for a next hop without SMTPUTF8, with the domain as A-labels. Returns `None` if the local
+    /// part is not ASCII: such a next hop cannot express it (RFC 6531 3.2).
     pub fn ascii_form(&self) -> Option<String> {
         if self.is_ascii() {
             return Some(self.text.to_string());
@@ -132,7 +133,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Without `<>`; empty for the null sender.
+/// Writes the address without `<>`, and nothing for the null sender.
 impl fmt::Display for ReversePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -142,12 +143,13 @@ impl fmt::Display for ReversePath {
     }
 }
 
-/// Octets of the local part that `text` begins with: quoted string or dot-string.
+/// Returns the length in octets of the local part at the start of `text`: a quoted string or a dot-string.
 fn local_length(text: &str) -> Result<usize, AddressError> {
     if text.starts_with('"') { quoted_length(text) } else { dot_string_length(text) }
 }
 
-/// atext and dots, at least one of them no dot, with UTF8-non-ascii as atext (RFC 6531 3.3).
+/// Measures a dot-string: atext and dots, with at least one character that is not a dot. UTF8-non-ascii counts as atext
+/// (RFC 6531 3.3).
 fn dot_string_length(text: &str) -> Result<usize, AddressError> {
     let mut named = false;
     for (at, character) in text.char_indices() {
@@ -161,7 +163,7 @@ fn dot_string_length(text: &str) -> Result<usize, AddressError> {
     Err(AddressError::Syntax)
 }
 
-/// `Quoted-string = DQUOTE *QcontentSMTP DQUOTE`: printable characters only, `\` before any.
+/// Measures `Quoted-string = DQUOTE *QcontentSMTP DQUOTE`: printable characters only, each optionally after a `\`.
 fn quoted_length(text: &str) -> Result<usize, AddressError> {
     let mut characters = text.char_indices().skip(1);
     while let Some((at, character)) = characters.next() {
@@ -178,7 +180,7 @@ fn quoted_length(text: &str) -> Result<usize, AddressError> {
     Err(AddressError::Syntax)
 }
 
-/// RFC 5322 3.2.3, and beyond ASCII all but the C1 controls.
+/// Returns whether a character is atext (RFC 5322 3.2.3). All non-ASCII characters except the C1 controls are.
 fn is_atext(character: char) -> bool {
     match character {
         'a'..='z' | 'A'..='Z' | '0'..='9' => true,
@@ -188,8 +190,8 @@ fn is_atext(character: char) -> bool {
     }
 }
 
-/// An address as it crosses between our processes and lies in the spool: a process that was taken
-/// over must not make one that `parse` would not have let pass.
+/// An address as decoded from another process or from the spool, before it is checked. A compromised process must not
+/// be able to forge an address that `parse` would have refused.
 #[derive(Deserialize)]
 struct Parts {
     text: Box<str>,
@@ -210,8 +212,8 @@ impl TryFrom<Parts> for Address {
     }
 }
 
-/// Whether the text can be the domain's. One with UTF-8 is not asked of IDNA again: its tables
-/// change, and what was taken before they did must still be read.
+/// Returns whether the text can be a spelling of the domain. Does not apply IDNA to UTF-8 text again: the tables of
+/// IDNA change, and an address that was accepted with an older table must stay readable.
 fn fits(text: &str, domain: &Domain) -> bool {
     let unfit = |c: char| c.is_control() || " <>\"@,;:\\()[]".contains(c);
     match text.is_ascii() {
@@ -321,7 +323,7 @@ mod tests {
         for domain in ["x.123", "255.255.255.255", "1"] {
             let address = Address::parse(&format!("a@{domain}"), false).unwrap();
             assert_eq!(address.domain().as_str(), domain);
-            // A name to be asked of the DNS, never the address that it looks like.
+            // The DNS is asked for this name; it is never taken for the IP address that it resembles.
             assert!(!address.domain().is_literal() && address.domain().literal().is_none());
             let crossed = Domain::try_from(Box::from(domain));
             assert_eq!(crossed.as_ref(), Ok(address.domain()));

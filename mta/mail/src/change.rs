@@ -1,6 +1,6 @@
-//! A change of a queued message's state: what the spool records, in the order it happened.
+//! A change of a queued message's state. The spool records changes in the order in which they happened.
 //!
-//! Must never hold what can be rebuilt: only what has to survive a restart.
+//! Must never hold what can be rebuilt, only what must survive a restart.
 
 use crate::{MessageId, Report, Wall};
 use serde::{Deserialize, Serialize};
@@ -9,26 +9,26 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum Change {
-    /// These recipients have their mail: they are never tried again.
+    /// The mail of these recipients has been delivered. They are never tried again.
     Delivered { message: MessageId, recipients: Vec<u32> },
-    /// These recipients will never get it. Recorded in one batch with the bounce, if one is due.
+    /// Delivery to these recipients has failed for good. Recorded in one batch with the bounce, if one is due.
     Failed { message: MessageId, recipients: Vec<u32> },
     /// These recipients are tried again at `due`; `attempts` have been made so far.
     Due { message: MessageId, recipients: Vec<u32>, due: Wall, attempts: u16, report: Report },
-    /// A delay notice has been queued for these recipients, in the same batch.
+    /// A delay notice about these recipients has been queued in the same batch.
     DelayNoticed { message: MessageId, recipients: Vec<u32> },
-    /// Not to be tried until released.
+    /// The message is not tried until it is released.
     Hold { message: MessageId },
-    /// Tried again at once.
+    /// The message is tried again at once.
     Release { message: MessageId },
-    /// An operator's priority, -100 (last) to 100 (first).
+    /// The priority that an operator set, from -100 (last) to 100 (first).
     Priority { message: MessageId, priority: i8 },
-    /// Nothing is left to do: body and record may go.
+    /// Nothing is left to do. The body and the record may be deleted.
     Retire { message: MessageId },
 }
 
 impl Change {
-    /// The message it is about.
+    /// Returns the message that the change is about.
     pub fn message(&self) -> MessageId {
         match self {
             Change::Delivered { message, .. }

@@ -1,7 +1,6 @@
-//! A domain, or the address literal in its place, in one canonical form (RFC 5321 4.1.2 and
-//! 4.1.3, RFC 5890, UTS 46).
+//! A domain or an address literal, in one canonical form (RFC 5321 4.1.2 and 4.1.3, RFC 5890, UTS 46).
 //!
-//! Must never ask the DNS, and never let two spellings of one domain become two routes.
+//! Must never query the DNS, and never let two spellings of a domain become two routes.
 
 use crate::AddressError;
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
@@ -9,22 +8,21 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Octets of a domain (RFC 5321 4.5.3.1.2).
+/// Upper bound on the octets of a domain (RFC 5321 4.5.3.1.2).
 pub const DOMAIN_BYTES_MAX: usize = 255;
-/// Octets of a domain that is written in UTF-8, before IDNA maps it: 4 for each octet that the
-/// result may have.
+/// Upper bound on the octets of a domain in UTF-8, before IDNA maps it: 4 for each octet that the result may have.
 pub const WRITTEN_BYTES_MAX: usize = 4 * DOMAIN_BYTES_MAX;
-/// Octets of one label (RFC 1035 2.3.4).
+/// Upper bound on the octets of one label (RFC 1035 2.3.4).
 pub const LABEL_BYTES_MAX: usize = 63;
 
-/// A domain in its one canonical form: lower-case A-labels, no final dot, or an address literal
-/// such as `[127.0.0.1]`. Equal routes have equal domains.
+/// A domain in its canonical form: lower-case A-labels without a final dot, or an address literal such as
+/// `[127.0.0.1]`. Equal routes have equal domains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Box<str>")]
 pub struct Domain(Box<str>);
 
-/// A domain as it crosses between our processes: nothing but the canonical form is one, so that a
-/// process that was taken over can make no other.
+/// Decodes a domain that another process sent. Accepts only the canonical form, so that a compromised process cannot
+/// forge another spelling.
 impl TryFrom<Box<str>> for Domain {
     type Error = AddressError;
     fn try_from(text: Box<str>) -> Result<Domain, AddressError> {
@@ -38,9 +36,10 @@ impl TryFrom<Box<str>> for Domain {
 }
 
 impl Domain {
-    /// Parses and canonicalizes a name (one final dot is taken off) or an address literal.
-    /// Underscores pass, since names in the DNS have them, and so does a name that ends in a number:
-    /// it is asked of the DNS like any other, and never taken for the address that it looks like.
+    /// Parses and canonicalizes a name or an address literal. Removes one final dot.
+    ///
+    /// Underscores are accepted, because names in the DNS have them. A name that ends in a number is accepted too: the
+    /// DNS is asked for it like for any other name, and it is never taken for the IP address that it resembles.
     pub fn parse(text: &str) -> Result<Domain, AddressError> {
         if text.starts_with('[') {
             return literal(text);
@@ -71,24 +70,24 @@ impl Domain {
         if *self.0 == *text { Ok(self) } else { Err(AddressError::Syntax) }
     }
 
-    /// The canonical text.
+    /// Returns the canonical text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// A name that ends in a number, as an address without its brackets does.
+    /// Returns whether the name ends in a number, like an IP address without brackets.
     pub fn ends_in_number(&self) -> bool {
         let last = self.0.rsplit('.').next().unwrap_or_default();
         last.bytes().all(|byte| byte.is_ascii_digit())
     }
 
-    /// Stands in brackets: not to be asked of the DNS.
+    /// Returns whether this is an address literal in brackets, which needs no DNS.
     pub fn is_literal(&self) -> bool {
         self.0.starts_with('[')
     }
 
-    /// The address of an address literal; an IPv4-mapped one as IPv4, so that no check of an
-    /// address can be led past itself. `None` for a name and for a literal of another kind.
+    /// Returns the address of an address literal, or `None` for a name and for a literal of another kind. An IPv4-mapped
+    /// address is returned as IPv4, so that it cannot bypass a check of the IPv4 address.
     pub fn literal(&self) -> Option<IpAddr> {
         let inner = self.0.strip_prefix('[')?.strip_suffix(']')?;
         match inner.strip_prefix("IPv6:") {
@@ -104,7 +103,7 @@ impl fmt::Display for Domain {
     }
 }
 
-/// `sub-domain *("." sub-domain)` with the limits, in one pass.
+/// Checks `sub-domain *("." sub-domain)` and its length limits in one pass.
 fn check_name(name: &str) -> Result<(), AddressError> {
     if name.len() > DOMAIN_BYTES_MAX {
         return Err(AddressError::DomainTooLong);
@@ -126,7 +125,7 @@ fn check_label(label: &[u8]) -> Result<(), AddressError> {
     Ok(())
 }
 
-/// `[` IPv4, `IPv6:` address, or `tag:content` `]` (RFC 5321 4.1.3).
+/// Parses an address literal: an IPv4 address, `IPv6:` and an address, or `tag:content`, in brackets (RFC 5321 4.1.3).
 fn literal(text: &str) -> Result<Domain, AddressError> {
     if text.len() > DOMAIN_BYTES_MAX {
         return Err(AddressError::DomainTooLong);
@@ -143,7 +142,7 @@ fn literal(text: &str) -> Result<Domain, AddressError> {
     }
     let tag_fits = tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         && tag.ends_with(|last: char| last.is_ascii_alphanumeric());
-    // RFC 5321 4.1.3 has more, which nobody uses: in a command or a header it would be read otherwise.
+    // RFC 5321 4.1.3 allows more characters. Nobody uses them, and a command or a header would misread them.
     let fits = content
         .bytes()
         .all(|byte| matches!(byte, 33..=90 | 94..=126) && !b"<>()\",;@".contains(&byte));
@@ -173,7 +172,7 @@ mod tests {
         check("BU\u{308}CHER.example", Ok("xn--bcher-kva.example"));
         check("XN--BCHER-KVA.example", Ok("xn--bcher-kva.example"));
         check("bücher。example", Ok("xn--bcher-kva.example"));
-        // A Cyrillic homograph is another domain, and stays one.
+        // A Cyrillic homograph is a different domain and stays different.
         check("ex\u{430}mple.org", Ok("xn--exmple-4nf.org"));
         check("a\u{200d}b.example", Err(AddressError::BadUtf8));
         check("a\u{200b}.\u{ad}.example", Err(AddressError::Syntax));
@@ -223,7 +222,7 @@ mod tests {
         assert_eq!(full.len(), 255);
         check(&full, Ok(&full));
         check(&format!("{full}a"), Err(AddressError::DomainTooLong));
-        // What IDNA leaves out counts until it is left out.
+        // Characters that IDNA removes count until they are removed.
         let written = |soft_hyphens| format!("{}ab.c", "\u{ad}".repeat(soft_hyphens));
         check(&written(508), Ok("ab.c"));
         check(&written(509), Err(AddressError::DomainTooLong));

@@ -1,6 +1,6 @@
-//! The next hop: where a recipient's mail goes from here, and what a destination queue is for.
+//! The next hop: where a recipient's mail goes from here. Each destination queue belongs to one next hop.
 //!
-//! Must never be equal where the way of the mail differs.
+//! Must never compare equal unless mail to both can share a connection.
 
 use crate::Domain;
 use serde::{Deserialize, Serialize};
@@ -9,21 +9,21 @@ use std::fmt;
 /// Where mail goes next. Equal next hops share one destination queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NextHop {
-    /// The MX hosts of this domain, or its address if it has none (RFC 5321 5.1).
+    /// The MX hosts of this domain, or its own address if it has no MX record (RFC 5321 5.1).
     Mx(Domain),
-    /// This host, by SMTP; a name is looked up for its addresses only, never for MX.
+    /// This host and port, by SMTP. A name is looked up for addresses only, never for MX records.
     Smtp(Host, u16),
-    /// This host, by LMTP.
+    /// This host and port, by LMTP.
     Lmtp(Host, u16),
     /// This Unix socket, by LMTP.
     LmtpUnix(Box<str>),
-    /// The mailboxes of this machine.
+    /// The mailboxes of this host.
     Local,
-    /// Accept and drop.
+    /// Nowhere: the mail is dropped.
     Discard,
-    /// Keep until an operator releases it.
+    /// Nowhere until an operator releases the message.
     Hold,
-    /// Bounce with this text.
+    /// Nowhere: the message bounces with this text.
     Error(Box<str>),
 }
 

@@ -1,20 +1,21 @@
-//! The names of a message: the queue id people see, and the transaction that brought it.
+//! The identifiers of a message: the queue id that people see, and the id of the transaction that brought it.
 //!
-//! Must never name two messages, or two attempts of a client.
+//! Must never identify two messages, or two transactions.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The queue id. Grows with arrival; unique in one spool for ever, also across clock steps,
-/// because the spool never hands out one that is not above all before it.
-/// People see it as eleven characters of Crockford's base 32 in lower case.
+/// The queue id. Later messages have greater ids. An id is unique in its spool for ever, even if the clock is set back:
+/// the spool only assigns ids above all earlier ones.
+///
+/// It is shown as eleven characters of Crockford's base 32 in lower case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MessageId(pub u64);
 
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// Characters of a queue id: 55 bits, microseconds until the year 3111.
+/// Characters of a queue id: 55 bits, enough for microseconds until the year 3111.
 pub const MESSAGE_ID_CHARS: usize = 11;
 
 impl fmt::Display for MessageId {
@@ -33,7 +34,7 @@ impl fmt::Debug for MessageId {
     }
 }
 
-/// The text is not a queue id.
+/// An error: the text is not a queue id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a queue id: eleven of 0-9 and a-z without i, l, o, u are expected")]
 pub struct NotAnId;
@@ -52,14 +53,13 @@ impl FromStr for MessageId {
     }
 }
 
-/// One attempt of one client to hand over one message. `origin` is drawn at random when a
-/// receiving process starts, `number` counts up inside it, so a restarted queue process can be
-/// asked what became of it.
+/// The id of one transaction of a client. `origin` is chosen at random when a receive process starts, and `number`
+/// counts up within it. With this id, a restarted queue process can be asked whether it stored the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TransactionId {
-    /// Random name of the receiving process's life.
+    /// The random id of the receive process's incarnation.
     pub origin: u64,
-    /// Counts up from 1 within that life.
+    /// Counts up from 1 within the incarnation.
     pub number: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The nouns everyone shares: address, envelope, recipient, reply, verdict, outcome, change, promise.
+//! The types that all crates share: address, envelope, recipient, reply, verdict, outcome, change, promise.
 //!
 //! Must never do I/O, read a clock, or grow a `util` module.
 

@@ -1,12 +1,13 @@
-//! What envelopes take in memory: one way to count for every queue, cache and session that has a bound in bytes.
+//! Memory that envelopes take. Every queue, cache and session with a bound in bytes counts this way.
 //!
-//! Must never count less than the allocator gives out: a bound made of such sums has to hold as memory of the process.
+//! Must never count less than the allocator takes: a bound on such sums must hold as a bound on the process's memory.
 
 use crate::{Address, Envelope, Recipient, ReversePath};
 
-/// Bytes that an allocation of `bytes` takes: rounded up to the size classes of jemalloc, which this mailer uses (16 bytes
-/// apart up to 128, then four classes for each doubling), and from 16 KiB on with the page that jemalloc adds to each so
-/// that not all of them begin at the same place of the processor's cache.
+/// Returns the memory that an allocation of `bytes` takes from jemalloc, which this mailer uses.
+///
+/// jemalloc rounds up to size classes: 16 bytes apart up to 128, then four classes for each doubling. It adds a page to
+/// each allocation of 16 KiB or more, so that they do not all start at the same place of the processor's cache.
 pub const fn allocation_bytes(bytes: usize) -> usize {
     match bytes {
         0 => 0,
@@ -23,15 +24,15 @@ const LARGE_BYTES_MIN: usize = 16 << 10;
 const PAGE_BYTES: usize = 4 << 10;
 
 impl Address {
-    /// Bytes that the texts of this address take, without the address itself.
+    /// Returns the bytes that the texts of this address take, without the struct itself.
     fn heap_bytes(&self) -> usize {
         allocation_bytes(self.as_str().len()) + allocation_bytes(self.domain().as_str().len())
     }
 }
 
 impl Recipient {
-    /// Bytes that this recipient takes: itself, its address, the domain's second copy and ORCPT. The spare capacity of
-    /// the vector that holds the recipient is not included.
+    /// Returns the bytes that this recipient takes: the struct, its address with the second copy of the domain, and
+    /// ORCPT. Does not include spare capacity of the vector that holds it.
     pub fn memory_bytes(&self) -> usize {
         let orcpt = self.orcpt.as_deref().map_or(0, |text| allocation_bytes(text.len()));
         size_of::<Recipient>() + self.address.heap_bytes() + orcpt
@@ -39,8 +40,8 @@ impl Recipient {
 }
 
 impl Envelope {
-    /// Bytes that this envelope takes, with all its texts and the spare capacity of its list of recipients. Looks at
-    /// every recipient: ask once and keep the answer.
+    /// Returns the bytes that this envelope takes, with all its texts and the spare capacity of its list of recipients.
+    /// Visits every recipient, so callers should keep the result.
     pub fn memory_bytes(&self) -> usize {
         let sender = match &self.from.sender {
             ReversePath::Null => 0,

@@ -1,16 +1,16 @@
-//! The time as it is handed to every machine: one monotonic reading, one of the wall.
+//! The time that every machine is given: a monotonic reading and a wall-clock reading.
 //!
-//! Must never read a clock: the readings are made in `world` and passed down.
+//! Must never read a clock: `world` reads clocks and passes the readings down.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Monotonic time in nanoseconds since an arbitrary start of this process.
+/// Monotonic time in nanoseconds since an arbitrary moment, the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The arbitrary start.
+    /// The start.
     pub const ZERO: Instant = Instant(0);
 
     /// Makes an instant from nanoseconds since the start.
@@ -36,14 +36,14 @@ impl std::ops::Add<Duration> for Instant {
     }
 }
 
-/// Wall time in microseconds since 1970-01-01T00:00:00Z; may jump in both directions.
+/// Wall-clock time in microseconds since 1970-01-01T00:00:00Z. It may jump in both directions.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Wall(i64);
 
 impl Wall {
-    /// Makes a wall time from microseconds since 1970.
+    /// Makes a wall-clock time from microseconds since 1970.
     pub const fn from_micros(micros: i64) -> Self {
         Wall(micros)
     }
@@ -71,11 +71,11 @@ impl std::ops::Add<Duration> for Wall {
     }
 }
 
-/// The two readings that every `handle` and `poll` is given.
+/// The two readings that every `handle` and `poll` gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// For timeouts and rates; never jumps.
+    /// For timeouts and rates. It never jumps.
     pub monotonic: Instant,
-    /// For what people read and for expiry; may jump.
+    /// For expiry and for what people read. It may jump.
     pub wall: Wall,
 }

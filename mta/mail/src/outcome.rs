@@ -1,25 +1,25 @@
-//! What became of one recipient in one attempt, and who said so.
+//! The outcome of one attempt for one recipient, with the evidence.
 //!
-//! Must never hold a byte of a peer that was not made harmless.
+//! Must never hold text of a peer that has not been sanitized.
 
 use crate::{Enhanced, Reply};
 use serde::{Deserialize, Serialize};
 
-/// The end of one attempt for one recipient.
+/// The outcome of one attempt for one recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum Outcome {
-    /// The next hop or the mailbox has it. `relayed` says that the next hop offers no DSN, so a
-    /// success notice is ours to send (RFC 3461 5.2.2).
+    /// The next hop or the mailbox has accepted the message. `relayed` means that the next hop does not offer DSN, so
+    /// we send the success notice (RFC 3461 5.2.2).
     Delivered { report: Report, relayed: bool },
-    /// To be tried again.
+    /// A temporary failure. The recipient is tried again.
     Deferred(Report),
-    /// Never to be tried again; bounces.
+    /// A permanent failure. The recipient bounces.
     Failed(Report),
 }
 
 impl Outcome {
-    /// Who said what.
+    /// Returns the evidence.
     pub fn report(&self) -> &Report {
         match self {
             Outcome::Delivered { report, .. } => report,
@@ -28,36 +28,36 @@ impl Outcome {
     }
 }
 
-/// The evidence for an outcome: what an operator wants to read.
+/// The evidence for an outcome, for operators and notices.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Report {
-    /// What the conversation had reached.
+    /// How far the attempt got.
     pub stage: Stage,
-    /// The peer's reply in full, or our own words with a fitting code where there was none.
+    /// The peer's complete reply. If there was none, our description with a suitable code.
     pub reply: Reply,
-    /// `host[address]:port` of the peer, or the mailbox's path; empty where none was reached.
+    /// `host[address]:port` of the peer, or the path of the mailbox; empty if none was reached.
     pub peer: Box<str>,
-    /// The reply is the peer's own; false: `reply` is our description of what went wrong.
+    /// Whether `reply` is the peer's own; otherwise it is our description of what went wrong.
     pub from_peer: bool,
 }
 
 impl Report {
-    /// A mailbox here has had the message before, as the message says itself. Anybody can write that into
-    /// a header, and anybody's address as the sender.
+    /// Returns whether the message looped: it says itself that this mailbox has had it before. Anybody can forge such a
+    /// header, and the sender's address too.
     pub fn is_loop_here(&self) -> bool {
         let looped = self.reply.enhanced == Some(Enhanced(5, 4, 6));
         looped && self.stage == Stage::Mailbox && !self.from_peer
     }
 }
 
-/// How far an attempt came.
+/// How far an attempt got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stage {
-    /// Finding the next hop's addresses.
+    /// Looking up the next hop's addresses.
     Resolve,
     /// Opening the connection.
     Connect,
-    /// Waiting for 220.
+    /// Waiting for the greeting, 220.
     Greeting,
     /// EHLO, HELO or LHLO.
     Hello,
@@ -67,10 +67,10 @@ pub enum Stage {
     Rcpt,
     /// DATA or BDAT, before the last byte.
     Data,
-    /// After the last byte: the peer may have it.
+    /// After the last byte: the peer may have accepted the message.
     End,
-    /// A local mailbox.
+    /// Delivery to a local mailbox.
     Mailbox,
-    /// Our own decision: expiry, a route `error:`, too large for the next hop.
+    /// Our own decision: expiry, a route with `error:`, a message too large for the next hop.
     Here,
 }

@@ -1,6 +1,6 @@
-//! An SMTP reply: what a server says, ours or a peer's (RFC 5321 4.2, RFC 3463).
+//! An SMTP reply, sent by our server or by a peer (RFC 5321 4.2, RFC 3463).
 //!
-//! Must never hold a control character of a peer.
+//! Must never hold a control character from a peer.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -16,46 +16,44 @@ impl fmt::Display for Enhanced {
     }
 }
 
-/// A reply; `text` has its lines apart by `\n`, without code and enhanced code, and holds only
-/// printable characters: whoever makes one from a peer's bytes has made them harmless.
+/// A reply. Code that makes one from a peer's bytes must replace control characters first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reply {
-    /// Three digits, 200 to 599.
+    /// The reply code, 200 to 599.
     pub code: u16,
-    /// The enhanced code where one was given.
+    /// The enhanced code, if there is one.
     pub enhanced: Option<Enhanced>,
-    /// The text, lines apart by `\n`.
+    /// The printable text without the codes. Lines are separated by `\n`.
     pub text: Box<str>,
 }
 
 impl Reply {
-    /// A one-line reply with an enhanced code.
+    /// Makes a reply with an enhanced code.
     pub fn new(code: u16, enhanced: Enhanced, text: impl Into<Box<str>>) -> Self {
         Reply { code, enhanced: Some(enhanced), text: text.into() }
     }
 
-    /// A reply without an enhanced code (greeting, EHLO, 354).
+    /// Makes a reply without an enhanced code, such as the greeting, the reply to EHLO and 354.
     pub fn plain(code: u16, text: impl Into<Box<str>>) -> Self {
         Reply { code, enhanced: None, text: text.into() }
     }
 
-    /// 2yz.
+    /// Returns whether the code is 2yz.
     pub fn is_positive(&self) -> bool {
         self.code / 100 == 2
     }
 
-    /// 4yz.
+    /// Returns whether the code is 4yz.
     pub fn is_transient(&self) -> bool {
         self.code / 100 == 4
     }
 
-    /// 5yz.
+    /// Returns whether the code is 5yz.
     pub fn is_permanent(&self) -> bool {
         self.code / 100 == 5
     }
 
-    /// Appends the reply as it goes over the wire, each line ended by CRLF, the enhanced code
-    /// repeated on each line (RFC 2034 4).
+    /// Appends the reply in its form on the wire: each line ends with CRLF and repeats the enhanced code (RFC 2034 4).
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut lines = self.text.split('\n').peekable();
         while let Some(line) = lines.next() {
