@@ -6,13 +6,15 @@
 use crate::LinkError;
 use crate::streams::Loss;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 
-/// The roles of our processes.
+/// Role of a process. Each role has a jail of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Role {
-    /// Starts, watches and restarts the others.
+    /// Starts, watches and restarts the other processes.
     Master,
-    /// Reads the settings; short-lived.
+    /// Reads the settings, then ends.
     Config,
     /// Talks to clients.
     Receive,
@@ -20,13 +22,26 @@ pub enum Role {
     Queue,
     /// Talks to next hops.
     Send,
-    /// Writes mailboxes.
+    /// Starts a `Mailbox` process for each user with mail.
     Local,
+    /// Writes to the mailboxes of one user, as that user. Forked by `Local`, never started by name.
+    Mailbox,
 }
 
 impl Role {
-    /// As on the command line: `posthaste role queue`.
-    pub fn name(self) -> &'static str {
+    /// All roles, in the order of their discriminants.
+    pub const ALL: [Role; 7] = [
+        Role::Master,
+        Role::Config,
+        Role::Receive,
+        Role::Queue,
+        Role::Send,
+        Role::Local,
+        Role::Mailbox,
+    ];
+
+    /// Returns the name of the role in `posthaste role NAME`, in the log and in the account `posthaste-NAME`.
+    pub const fn name(self) -> &'static str {
         match self {
             Role::Master => "master",
             Role::Config => "config",
@@ -34,17 +49,23 @@ impl Role {
             Role::Queue => "queue",
             Role::Send => "send",
             Role::Local => "local",
+            Role::Mailbox => "mailbox",
         }
     }
 }
 
-impl std::str::FromStr for Role {
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Finds a role that can be started by name: any role but `Mailbox`.
+impl FromStr for Role {
     type Err = ();
     fn from_str(text: &str) -> Result<Role, ()> {
-        [Role::Master, Role::Config, Role::Receive, Role::Queue, Role::Send, Role::Local]
-            .into_iter()
-            .find(|role| role.name() == text)
-            .ok_or(())
+        let started = |role: &Role| *role != Role::Mailbox && role.name() == text;
+        Role::ALL.into_iter().find(started).ok_or(())
     }
 }
 
@@ -123,7 +144,7 @@ impl ToMaster {
                 Role::Receive | Role::Send | Role::Local => {
                     *role == Role::Queue && *loss != Loss::Link(LinkError::NotGiven)
                 }
-                Role::Master | Role::Config => false,
+                Role::Master | Role::Config | Role::Mailbox => false,
             },
         }
     }
@@ -158,17 +179,21 @@ mod tests {
 
     /// Who may say it before it is ready, and after.
     fn speakers(message: &ToMaster) -> [Vec<Role>; 2] {
-        let all = [Role::Master, Role::Config].into_iter().chain(CHILDREN);
-        let of = |ready| all.clone().filter(|role| message.is_of(*role, ready)).collect();
+        let of = |ready| {
+            let all = Role::ALL.into_iter();
+            all.filter(|role| message.is_of(*role, ready)).collect()
+        };
         [of(false), of(true)]
     }
 
     #[test]
     fn a_role_is_known_by_its_name() {
-        for role in [Role::Master, Role::Config].into_iter().chain(CHILDREN) {
-            assert_eq!(role.name().parse(), Ok(role));
+        for role in Role::ALL {
+            let expected = if role == Role::Mailbox { Err(()) } else { Ok(role) };
+            assert_eq!(role.name().parse(), expected, "a worker of local is not started by name");
         }
         assert_eq!("postmaster".parse::<Role>(), Err(()));
+        assert!(Role::ALL.into_iter().enumerate().all(|(place, role)| role as usize == place));
     }
 
     #[test]

@@ -102,8 +102,7 @@ fn program(
 static ROLE: AtomicU8 = AtomicU8::new(0);
 
 fn report_denials(role: Role) -> Result<(), JailError> {
-    let place = Role::ALL.iter().position(|one| *one == role).expect("ALL has all of them");
-    ROLE.store(place as u8, Ordering::Relaxed);
+    ROLE.store(role as u8, Ordering::Relaxed);
     // SAFETY: a zeroed sigaction is valid, and the handler only does what a signal handler may.
     let failed = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -128,7 +127,7 @@ extern "C" fn denied(_: libc::c_int, info: *const DeniedInfo, _: *const libc::c_
     let number = i64::from(unsafe { (*info).call });
     let role = Role::ALL[usize::from(ROLE.load(Ordering::Relaxed))];
     let mut line = Line { bytes: [0; 128], length: 0 };
-    for part in ["role ", role.word(), ": system call "] {
+    for part in ["role ", role.name(), ": system call "] {
         line.push(part.as_bytes());
     }
     line.push_number(number);

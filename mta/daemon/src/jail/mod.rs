@@ -15,30 +15,12 @@ mod user;
 
 pub use calls::DENIED_EXIT_CODE;
 pub use doc::markdown;
+pub use link::control::Role;
 pub use user::{IDS_FIRST, User, group, ignore, privilege, user_of};
 
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-
-/// What a process is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Role {
-    /// Starts, watches and restarts the others.
-    Master,
-    /// Reads the settings.
-    Config,
-    /// Converses with those who send us mail.
-    Receive,
-    /// Keeps the mail.
-    Queue,
-    /// Converses with those to whom we send.
-    Send,
-    /// Starts a `Mailbox` for each recipient's user.
-    Local,
-    /// Is a recipient's user and writes to that user's mailbox.
-    Mailbox,
-}
 
 /// As what the daemon was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,52 +212,6 @@ impl Profile {
 
 /// Enough for a role whose connections are few.
 const OPEN_FILES: u64 = 1024;
-
-impl Role {
-    /// All of them.
-    pub const ALL: [Role; 7] = [
-        Role::Master,
-        Role::Config,
-        Role::Receive,
-        Role::Queue,
-        Role::Send,
-        Role::Local,
-        Role::Mailbox,
-    ];
-
-    /// The word of the command line, the log and the account `posthaste-WORD`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Role::Master => "master",
-            Role::Config => "config",
-            Role::Receive => "receive",
-            Role::Queue => "queue",
-            Role::Send => "send",
-            Role::Local => "local",
-            Role::Mailbox => "mailbox",
-        }
-    }
-}
-
-impl From<link::control::Role> for Role {
-    fn from(role: link::control::Role) -> Role {
-        use link::control::Role as Theirs;
-        match role {
-            Theirs::Master => Role::Master,
-            Theirs::Config => Role::Config,
-            Theirs::Receive => Role::Receive,
-            Theirs::Queue => Role::Queue,
-            Theirs::Send => Role::Send,
-            Theirs::Local => Role::Local,
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,7 @@
 //! The config process: reads the settings file, checks it, hands a checked copy back, ends.
 //!
 //! Who I am: started by master for each start and each reload, with the file already open. What I
-//! give up: everything but reading, writing and memory (`jail::Role::Config`). Whom I talk to: to
+//! give up: everything but reading, writing and memory (`Role::Config`). Whom I talk to: to
 //! master, one answer, no question. Must never be a reason for master to parse what people wrote.
 
 use crate::jail::{self, JailError, Privilege, Profile, Role};

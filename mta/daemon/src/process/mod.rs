@@ -42,7 +42,9 @@ pub fn role(name: &str) -> ExitCode {
         Role::Queue => queue::run(start),
         Role::Send => send::role::run(start),
         Role::Local => local::run(start),
-        Role::Master | Role::Config => Err(std::io::Error::other("not a role of a child")),
+        Role::Master | Role::Config | Role::Mailbox => {
+            Err(std::io::Error::other("not a role of a child"))
+        }
     };
     match ran {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,7 +2,7 @@
 //!
 //! Must never decide anything that the settings do not say.
 
-use crate::jail::{self, Privilege};
+use crate::jail::{self, Privilege, Role};
 use crate::log::Style;
 use crate::settings::{ProcessConfig, Settings};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub fn log_style(settings: &Settings) -> Style {
 }
 
 /// As what a role runs.
-pub fn privilege(role: jail::Role, settings: &Settings) -> Privilege {
+pub fn privilege(role: Role, settings: &Settings) -> Privilege {
     jail::privilege(role, settings.processes.ids_first)
 }
 

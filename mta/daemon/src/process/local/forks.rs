@@ -4,7 +4,7 @@
 
 use super::worker::{self, STAGE_DIRECTORY};
 use crate::io::control::{Control, Received};
-use crate::jail::{self, Files, Privilege, Profile, User};
+use crate::jail::{self, Files, Privilege, Profile, Role, User};
 use crate::settings::{Account, HostEnvironment};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -45,7 +45,7 @@ impl Forks {
             0 => {
                 let control = keep_only(theirs);
                 let served = control.and_then(|control| {
-                    let profile = Profile::new(jail::Role::Local, whom.privilege.clone());
+                    let profile = Profile::new(Role::Local, whom.privilege.clone());
                     jail::enter(&profile).map_err(io::Error::other)?;
                     serve(&control, environment, &whom)
                 });

@@ -68,7 +68,7 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(8);
 /// Runs until master is gone or says that it is enough.
 pub fn run(start: Start) -> io::Result<()> {
     let wanted = Wanted::of(&start.config);
-    let privilege = wiring::privilege(jail::Role::Local, &start.config.settings);
+    let privilege = wiring::privilege(Role::Local, &start.config.settings);
     // A mailbox that may not grow is an error to be told, not a death (EFBIG).
     // SAFETY: SIG_IGN is a valid disposition.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

@@ -243,7 +243,7 @@ fn d182_a_new_queue_process_hears_what_the_former_one_did_not_record() {
 
 /// Local's own user.
 fn local_user() -> Privilege {
-    jail::privilege(jail::Role::Local, 61_000)
+    jail::privilege(Role::Local, 61_000)
 }
 
 fn account(name: &str, uid: u32, home: PathBuf) -> Account {

@@ -404,7 +404,7 @@ fn supply(beginner: &Beginner, role: Role, supplies: &Supplies) -> Result<()> {
             }
         }
         Role::Local => directory(Purpose::State, &supplies.state),
-        Role::Master | Role::Config | Role::Send => Ok(()),
+        Role::Master | Role::Config | Role::Send | Role::Mailbox => Ok(()),
     }
 }
 

@@ -43,7 +43,7 @@ const HEARD_MAX: usize = 64;
 /// Runs the mailer until it is told to stop.
 pub fn run(file: PathBuf, log_format: Option<crate::settings::LogFormat>) -> ExitCode {
     inherited::take();
-    crate::jail::ignore(crate::jail::Role::Master);
+    crate::jail::ignore(Role::Master);
     match Master::begin(file, log_format) {
         Ok(mut master) => master.attend(),
         Err(error) => {

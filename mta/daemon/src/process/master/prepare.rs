@@ -132,8 +132,8 @@ impl Prepared {
     fn with_listeners(&self, listeners: Vec<OwnedFd>, admin: Option<&OwnedFd>) -> Result<Supplies> {
         let state = &self.settings.state;
         let state_directory = directory(state, None, 0o755)?;
-        let spool = place::open(state, self.user(jail::Role::Queue))?;
-        directory(&state.join("mail"), self.user(jail::Role::Local), 0o711)?;
+        let spool = place::open(state, self.user(Role::Queue))?;
+        directory(&state.join("mail"), self.user(Role::Local), 0o711)?;
         let empty = directory(&state.join("empty"), None, 0o555)?;
         let admin = match admin {
             Some(admin) => clone_fd(admin)?,
@@ -171,7 +171,7 @@ impl Prepared {
         }
     }
 
-    fn user(&self, role: jail::Role) -> Option<(u32, u32)> {
+    fn user(&self, role: Role) -> Option<(u32, u32)> {
         match wiring::privilege(role, &self.settings) {
             jail::Privilege::Root(user) => Some((user.uid, user.gid)),
             jail::Privilege::Ordinary => None,

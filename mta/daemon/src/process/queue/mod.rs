@@ -82,7 +82,7 @@ pub fn run(mut start: Start) -> Result<()> {
     // SAFETY: SIG_IGN is a valid disposition, and no thread has been started yet.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let settings = &start.config.settings;
-    let privilege = wiring::privilege(jail::Role::Queue, settings);
+    let privilege = wiring::privilege(Role::Queue, settings);
     let path = settings.state.join("spool");
     let (profile, _) = Profile::queue(privilege, directory.try_clone()?, &path);
     let confined = jail::confine(&profile.ends_with(wiring::parent())).map_err(Error::other)?;

@@ -165,10 +165,9 @@ impl Shared {
 pub fn run(start: Start) -> io::Result<()> {
     let settings = &start.config.settings;
     let open_files = u64::from(settings.limits.connections) + OPEN_FILES_BESIDES;
-    let privilege = wiring::privilege(jail::Role::Receive, settings);
-    let profile = Profile::new(jail::Role::Receive, privilege)
-        .ends_with(wiring::parent())
-        .open_files(open_files);
+    let privilege = wiring::privilege(Role::Receive, settings);
+    let profile =
+        Profile::new(Role::Receive, privilege).ends_with(wiring::parent()).open_files(open_files);
     let confined = jail::confine(&profile).map_err(Error::other)?;
     let log = Log::start("receive", wiring::log_style(settings))?;
     let runtime = runtime()?;

@@ -27,10 +27,9 @@ const OPEN_FILES_BESIDES: u64 = 512;
 pub fn run(start: Start) -> Result<()> {
     let settings = &start.config.settings;
     let open_files = u64::from(settings.queue.attempts_in_flight_max) + OPEN_FILES_BESIDES;
-    let privilege = wiring::privilege(jail::Role::Send, settings);
-    let profile = Profile::new(jail::Role::Send, privilege)
-        .ends_with(wiring::parent())
-        .open_files(open_files);
+    let privilege = wiring::privilege(Role::Send, settings);
+    let profile =
+        Profile::new(Role::Send, privilege).ends_with(wiring::parent()).open_files(open_files);
     let sockets = Sockets::open(settings);
     let confined = jail::confine(&profile).map_err(Error::other)?;
     let log = Log::start("send", wiring::log_style(settings))?;
