@@ -16,11 +16,15 @@
 
 use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
-use mail::{Envelope, MessageId, NextHop, Report, Wall};
+use mail::{Envelope, MessageId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+pub use view::{
+    DestinationSummary, Explanation, Filter, Gate, HeldBy, Order, Page, Row, RowRecipient, State,
+    Summary, Waiting,
+};
 
 /// Counts up with each change of these types.
-pub const ADMIN_VERSION: u16 = 3;
+pub const ADMIN_VERSION: u16 = 4;
 /// Longest request in bytes: `IDS_MAX` queue ids and some text.
 pub const REQUEST_BYTES_MAX: usize = 256 << 10;
 /// Longest answer in bytes: a page of long rows, or the envelope of 50,000 recipients.
@@ -70,8 +74,8 @@ pub enum Request {
     },
     /// Read and sort the whole queue and start it in this order; answered by `Ran`.
     Run {
-        /// The name of an order of the scheduler.
-        order: String,
+        /// Order in which the messages are tried.
+        order: Order,
     },
     /// The processes and their counters; answered by `Status`.
     Status,
@@ -90,41 +94,6 @@ pub enum Action {
     Delete,
     /// -100 (last) to 100 (first).
     Priority(i8),
-}
-
-/// Which messages; an empty filter is all of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Filter {
-    /// These; empty: not restricted. At most `IDS_MAX`.
-    pub ids: Vec<MessageId>,
-    /// A recipient's domain or a next hop as it is shown, or a pattern of these.
-    pub destination: Option<String>,
-    /// MAIL FROM or a pattern of it; empty: the null sender.
-    pub sender: Option<String>,
-    /// A recipient that is not done, or a pattern of it.
-    pub recipient: Option<String>,
-    /// At least so old.
-    pub older_seconds: Option<u64>,
-    /// In this state.
-    pub state: Option<State>,
-}
-
-impl Filter {
-    /// Passes every message.
-    pub fn is_all(&self) -> bool {
-        *self == Filter::default()
-    }
-}
-
-/// A message as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
-    /// In flight or ready for it.
-    Active,
-    /// All recipients wait for the schedule.
-    Deferred,
-    /// Held.
-    Held,
 }
 
 /// What the queue process answers.
@@ -150,91 +119,6 @@ pub enum Answer {
     Refused(String),
 }
 
-/// The whole queue in a few numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
-    /// Messages in the queue.
-    pub messages: u64,
-    /// Recipients that are not done.
-    pub recipients: u64,
-    /// Messages that are in flight or ready for it, at least for one recipient.
-    pub active: u64,
-    /// Messages of which all recipients wait for the schedule.
-    pub deferred: u64,
-    /// Messages that are held.
-    pub held: u64,
-    /// Age of the oldest message.
-    pub oldest_seconds: u64,
-    /// Attempts in flight.
-    pub attempts_in_flight: u32,
-    /// Destinations that are only probed.
-    pub destinations_backing_off: u32,
-    /// The fullest destinations.
-    pub destinations: Vec<Destination>,
-}
-
-/// One destination in a few numbers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Destination {
-    /// Which.
-    pub hop: NextHop,
-    /// Transactions that wait or are in flight.
-    pub waiting: u32,
-    /// Of these, ready.
-    pub ready: u32,
-    /// Of these, in flight.
-    pub in_flight: u32,
-    /// Attempts it is given at once now.
-    pub allowed: u32,
-    /// How often in a row it could not be reached.
-    pub failures: u16,
-}
-
-/// Some of the messages that pass a filter.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Page {
-    /// In the order of their ids.
-    pub rows: Vec<Row>,
-    /// Where to go on; `None`: that was the end. A page can be empty and still have a next one.
-    pub next: Option<MessageId>,
-}
-
-/// One message of a list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Its queue id.
-    pub message: MessageId,
-    /// MAIL FROM, empty for the null sender.
-    pub sender: String,
-    /// When it came.
-    pub arrived: Wall,
-    /// Its size.
-    pub bytes: u64,
-    /// -100 to 100.
-    pub priority: i8,
-    /// As a whole.
-    pub state: State,
-    /// How many recipients are not done.
-    pub recipients: u32,
-    /// The first of them.
-    pub waiting: Vec<RowRecipient>,
-}
-
-/// One recipient of a row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RowRecipient {
-    /// Index in the envelope.
-    pub recipient: u32,
-    /// RCPT TO.
-    pub address: String,
-    /// Where its mail goes.
-    pub hop: NextHop,
-    /// The last reply.
-    pub last: Option<Report>,
-    /// When the schedule has it tried.
-    pub due: Option<Wall>,
-}
-
 /// A message's envelope and headers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shown {
@@ -246,119 +130,6 @@ pub struct Shown {
     pub envelope: Envelope,
     /// The headers we added and those it came with, at most `HEADERS_BYTES_MAX`.
     pub headers: Vec<u8>,
-}
-
-/// Everything about one queued message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Explanation {
-    /// Its queue id.
-    pub message: MessageId,
-    /// MAIL FROM, empty for the null sender.
-    pub sender: String,
-    /// When it came.
-    pub arrived: Wall,
-    /// Its size.
-    pub bytes: u64,
-    /// -100 to 100.
-    pub priority: i8,
-    /// Who holds it.
-    pub held: Option<HeldBy>,
-    /// When it will be given up; `None` while it is held.
-    pub expires: Option<Wall>,
-    /// When it passed each station so far, as the verbs of the log name them.
-    pub stations: Vec<Station>,
-    /// A page of those that are not done, at most `EXPLAINED_MAX`.
-    pub recipients: Vec<Waiting>,
-    /// Where the next page begins.
-    pub recipient_next: Option<u32>,
-}
-
-/// When a message passed a station.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Station {
-    /// `receive`, `commit`, `attempt`...
-    pub verb: String,
-    /// When it was reached.
-    pub at: Wall,
-}
-
-/// One recipient and what it waits for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Waiting {
-    /// Index in the envelope.
-    pub recipient: u32,
-    /// RCPT TO.
-    pub address: String,
-    /// Where its mail goes.
-    pub hop: NextHop,
-    /// What it waits for.
-    pub gate: Gate,
-    /// Since when it waits at this gate.
-    pub since: Wall,
-    /// Attempts so far.
-    pub attempts: u16,
-    /// The last reply in full.
-    pub last: Option<Report>,
-    /// When it will be tried, as far as that is known.
-    pub next_try: Option<Wall>,
-}
-
-/// Who holds a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HeldBy {
-    /// The policy put it aside when it arrived.
-    Policy,
-    /// A person, by `queue hold`.
-    Operator,
-    /// Its attempts were lost too often in a row: it probably kills the process that carries it.
-    Losses,
-    /// A route `hold`.
-    Route,
-}
-
-/// What a recipient waits for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Gate {
-    /// Someone holds it.
-    Held(HeldBy),
-    /// An attempt is being made.
-    InFlight,
-    /// The schedule.
-    RetryAt(Wall),
-    /// The destination could not be reached so often that it is only probed now and then.
-    DestinationBackoff {
-        /// When the next probe is.
-        until: Wall,
-        /// How often in a row it could not be reached.
-        failures: u16,
-        /// Why it could not be reached.
-        last: Option<Report>,
-    },
-    /// As many attempts are in flight there as the destination is given.
-    DestinationConcurrency {
-        /// In flight now.
-        in_flight: u32,
-        /// Given now.
-        allowed: u32,
-        /// The setting.
-        connections: u32,
-    },
-    /// The destination's rate.
-    RateLimit(Wall),
-    /// As many attempts are in flight in all as the settings allow.
-    ProcessLimit {
-        /// The setting.
-        attempts_in_flight_max: u32,
-    },
-    /// A message that was lost before is tried only when no other such is.
-    Suspect,
-    /// Its turn among messages, senders and destinations.
-    FairShare {
-        /// Ready messages of the same destination, this one included.
-        ready: u32,
-    },
-    /// A route `error` or `discard`, about to be carried out.
-    Route,
 }
 
 /// What an action did, or in a dry run would do.
@@ -483,7 +254,7 @@ const VERSION_BYTES_MAX: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{Enhanced, Reply, Stage};
+    use mail::{Enhanced, NextHop, Reply, Report, Stage, Wall};
     use proptest::prelude::*;
 
     fn any_filter() -> impl Strategy<Value = Filter> {
@@ -507,7 +278,8 @@ mod tests {
             Just(Request::Summary),
             Just(Request::Status),
             any::<u64>().prop_map(|id| Request::Show(MessageId(id))),
-            any::<String>().prop_map(|order| Request::Run { order }),
+            proptest::sample::select(view::ORDERS.to_vec())
+                .prop_map(|(_, order)| Request::Run { order }),
             (any_filter(), after(), any::<u32>())
                 .prop_map(|(filter, after, rows_max)| Request::List { filter, after, rows_max }),
             (any_filter(), after(), any::<bool>(), any::<i8>()).prop_map(
@@ -536,7 +308,6 @@ mod tests {
             priority: 0,
             held: None,
             expires: Some(Wall::from_micros(-1)),
-            stations: vec![Station { verb: "commit".into(), at: Wall::from_micros(2) }],
             recipients: vec![Waiting {
                 recipient: 0,
                 address,
@@ -601,20 +372,6 @@ mod tests {
         assert!(decode_answer(&mut input) == Ok(Some(answer)));
         let longer = Answer::Refused(text[..longest + 1].to_owned());
         assert_eq!(encode(&longer), Err(LinkError::FrameTooLong));
-    }
-
-    #[test]
-    fn a_filter_passes_every_message_only_if_nothing_is_in_it() {
-        let text = || Some(String::new());
-        let filters = [
-            Filter { ids: vec![MessageId(1)], ..Filter::default() },
-            Filter { destination: text(), ..Filter::default() },
-            Filter { sender: text(), ..Filter::default() },
-            Filter { recipient: text(), ..Filter::default() },
-            Filter { older_seconds: Some(0), ..Filter::default() },
-            Filter { state: Some(State::Held), ..Filter::default() },
-        ];
-        assert!(Filter::default().is_all() && !filters.iter().any(Filter::is_all));
     }
 
     #[test]

@@ -7,16 +7,16 @@ use crate::message::{Job, JobState};
 use crate::poll::SUSPECT_LOSSES;
 use crate::scheduler::Scheduler;
 use crate::store::NONE;
-use crate::view::{Explanation, Gate, Waiting};
 use mail::{MessageId, Now, Wall};
+use view::{Explanation, Gate, Waiting};
 
 impl Scheduler {
-    /// Everything about one message; `None`: it is not in the queue.
+    /// Explains one message; `None` if it is not in the queue.
     pub fn explain(&self, id: MessageId, now: Now) -> Option<Explanation> {
         self.explain_from(id, 0, usize::MAX, now)
     }
 
-    /// The same with at most `max` of the recipients that have this index or a higher one.
+    /// Explains one message with a page of its recipients: up to `max`, beginning with index `first`.
     pub fn explain_from(
         &self,
         id: MessageId,
@@ -27,6 +27,8 @@ impl Scheduler {
         let message = self.ids.get(id)?;
         let found = &self.messages[message];
         let all = first..self.recipients_len(message);
+        let mut left = all.filter_map(|at| self.waiting(message, at, now));
+        let recipients = left.by_ref().take(max).collect();
         Some(Explanation {
             message: id,
             sender: self.symbols.get(found.sender).to_owned(),
@@ -35,7 +37,8 @@ impl Scheduler {
             priority: found.priority,
             held: found.held_by(),
             expires: self.expires(message),
-            recipients: all.filter_map(|at| self.waiting(message, at, now)).take(max).collect(),
+            recipients,
+            recipient_next: left.next().map(|waiting| waiting.recipient),
         })
     }
 

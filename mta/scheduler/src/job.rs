@@ -4,10 +4,11 @@
 
 use crate::lanes::LaneKey;
 use crate::message::{Job, JobState, MANY, Recipient};
-use crate::order::{Facts, Key, Order};
+use crate::order::{Facts, Key};
 use crate::scheduler::Scheduler;
 use crate::store::NONE;
 use mail::{Change, Report};
+use view::Order;
 
 /// A sender with at most so many transactions ready or in flight goes ahead of those with more.
 pub(crate) const LIGHT_SENDER_MAX: u32 = 100;
@@ -288,15 +289,18 @@ impl Scheduler {
             Order::Destination => self.destinations[destination].hop.to_string(),
             _ => String::new(),
         };
-        order.key(&Facts {
-            id: found.id,
-            arrived_seconds: found.arrived,
-            modified_seconds: since,
-            priority: found.priority,
-            destination,
-            destination_name: &name,
-            number: place,
-        })
+        Key::of(
+            order,
+            &Facts {
+                id: found.id,
+                arrived_seconds: found.arrived,
+                modified_seconds: since,
+                priority: found.priority,
+                destination,
+                destination_name: &name,
+                number: place,
+            },
+        )
     }
 }
 

@@ -17,7 +17,7 @@ mod list;
 mod members;
 mod message;
 mod operate;
-pub mod order;
+mod order;
 mod outcome;
 pub mod output;
 mod poll;
@@ -28,18 +28,17 @@ mod scheduler;
 pub mod settings;
 mod snapshot;
 mod store;
-pub mod view;
 
 pub use list::PAGE_BYTES_MAX;
-pub use order::{Candidates, NotAnOrder, Order};
+pub use order::Candidates;
 pub use output::{
-    Arrival, ArrivingRecipient, Attempt, AttemptId, DestinationId, HeldBy, Notice, NoticeKind,
-    Output, Record, Silent, SilentBecause,
+    Arrival, ArrivingRecipient, Attempt, AttemptId, DestinationId, Notice, NoticeKind, Output,
+    Record, Silent, SilentBecause,
 };
 pub use scheduler::{Scheduler, SchedulerError};
 pub use settings::{DestinationLimits, Retry, Settings};
 pub use snapshot::RECIPIENTS_MAX;
-pub use view::RECIPIENTS_SHOWN_MAX;
 pub use view::{
-    DestinationSummary, Explanation, Filter, Gate, Page, Row, RowRecipient, State, Summary, Waiting,
+    DestinationSummary, Explanation, Filter, Gate, HeldBy, NotAnOrder, ORDERS, Order, Page,
+    RECIPIENTS_SHOWN_MAX, Row, RowRecipient, State, Summary, Waiting,
 };

@@ -8,11 +8,12 @@ use crate::message::{Job, JobState};
 use crate::scheduler::Scheduler;
 use crate::settings::matches;
 use crate::store::NONE;
-use crate::view::{
+use mail::{MessageId, Now};
+use std::time::Duration;
+use view::{
     DESTINATIONS_SHOWN_MAX, DestinationSummary, Filter, Page, RECIPIENTS_SHOWN_MAX, Row,
     RowRecipient, Summary,
 };
-use mail::{MessageId, Now};
 
 /// Messages that one call of `list` looks at.
 pub(crate) const ROWS_LOOKED_AT_MAX: usize = 10_000;
@@ -20,18 +21,31 @@ pub(crate) const ROWS_LOOKED_AT_MAX: usize = 10_000;
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
 
 impl Scheduler {
-    /// The messages above `after` that pass the filter, in the order of their ids. One destination's are found on its roll.
+    /// Returns the messages above `after` that pass the filter, in the order of their ids. Named messages are looked up,
+    /// and those of one destination are found on its roll.
     pub fn list(&self, filter: &Filter, after: Option<MessageId>, max: usize, now: Now) -> Page {
+        if !filter.ids.is_empty() {
+            return self.page_of_named(filter, after, max, now);
+        }
         match filter.destination.as_deref().and_then(|name| self.rolled(name, after)) {
             Some(found) => self.page(found.into_iter(), filter, after, max, now),
             None => self.page(self.ids.after(after), filter, after, max, now),
         }
     }
 
-    /// One message, if it is there and passes the filter.
-    pub fn row_of(&self, id: MessageId, filter: &Filter, now: Now) -> Option<Row> {
-        let message = self.ids.get(id)?;
-        self.passes(filter, message, now).then(|| self.row(message))
+    fn page_of_named(
+        &self,
+        filter: &Filter,
+        after: Option<MessageId>,
+        max: usize,
+        now: Now,
+    ) -> Page {
+        let mut named = filter.ids.clone();
+        named.sort_unstable();
+        named.dedup();
+        let found = named.into_iter().filter(|id| after.is_none_or(|after| *id > after));
+        let found = found.filter_map(|id| Some((id, self.ids.get(id)?)));
+        self.page(found, filter, after, max, now)
     }
 
     fn page(
@@ -103,7 +117,7 @@ impl Scheduler {
         let found = &self.messages[message];
         let age = now.wall.since(wall_of_seconds(found.arrived));
         let sender = self.symbols.get(found.sender);
-        filter.older.is_none_or(|older| age >= older)
+        filter.older_seconds.is_none_or(|older| age >= Duration::from_secs(older))
             && filter.state.is_none_or(|state| state == self.state_of(message))
             && filter.sender.as_deref().is_none_or(|pattern| matches(pattern, sender))
             && self.passes_by_recipient(filter, message)
@@ -137,7 +151,6 @@ impl Scheduler {
             bytes: u64::from(found.bytes),
             priority: found.priority,
             state: self.state_of(message),
-            held: found.held_by(),
             recipients: self.recipients_left(message) as u32,
             waiting: waiting.take(RECIPIENTS_SHOWN_MAX).collect(),
         }

@@ -3,9 +3,9 @@
 //! Must never grow without a look at the memory test: each byte here is megabytes there.
 
 use crate::due::{Links, Timed};
-use crate::output::HeldBy;
 use crate::store::NONE;
 use mail::{MessageId, Notify};
+use view::HeldBy;
 
 /// One message.
 #[derive(Debug)]

@@ -4,9 +4,10 @@
 
 use crate::job::To;
 use crate::message::{DELETED, JobState};
-use crate::output::{AttemptId, HeldBy, Record};
+use crate::output::{AttemptId, Record};
 use crate::scheduler::Scheduler;
 use mail::{Change, MessageId, NextHop, Now};
+use view::HeldBy;
 
 impl Scheduler {
     /// Keeps a message from being tried; an attempt that has begun is finished. False: no such message.

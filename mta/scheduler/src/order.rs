@@ -3,41 +3,7 @@
 //! Must never read anything but what it is handed.
 
 use mail::MessageId;
-use std::str::FromStr;
-
-/// Which of the ready messages goes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// In turn between destinations, in each between senders, small before bulk.
-    #[default]
-    Fair,
-    /// The operator's priority, then arrival.
-    Priority,
-    /// Arrival.
-    Arrival,
-    /// One destination after the other, by name, then arrival.
-    Destination,
-    /// What changed longest ago first.
-    Modified,
-    /// Queue id.
-    Id,
-    /// By chance.
-    Random,
-    /// As they became ready.
-    None,
-}
-
-/// All orders, as they are shown.
-pub const ORDERS: [(&str, Order); 8] = [
-    ("fair", Order::Fair),
-    ("priority", Order::Priority),
-    ("arrival", Order::Arrival),
-    ("destination", Order::Destination),
-    ("modified", Order::Modified),
-    ("id", Order::Id),
-    ("random", Order::Random),
-    ("none", Order::None),
-];
+use view::Order;
 
 /// Where one ready message stands in an order; lesser goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,14 +64,10 @@ impl Candidates {
     }
 }
 
-impl Order {
-    /// As it is shown.
-    pub fn name(self) -> &'static str {
-        ORDERS.iter().find(|(_, order)| *order == self).map_or("", |(name, _)| name)
-    }
-
-    pub(crate) fn key(self, facts: &Facts) -> Key {
-        let (first, then) = match self {
+impl Key {
+    /// The key of a message in this order.
+    pub fn of(order: Order, facts: &Facts) -> Key {
+        let (first, then) = match order {
             Order::Fair | Order::Id => (0, 0),
             Order::Priority => ((100 - i64::from(facts.priority)).unsigned_abs(), 0),
             Order::Arrival => (u64::from(facts.arrived_seconds), 0),
@@ -125,16 +87,4 @@ fn first_letters(name: &str) -> u64 {
         *place = letter;
     }
     u64::from_be_bytes(letters)
-}
-
-/// The text names no order.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an order: fair, priority, arrival, destination, modified, id, random or none")]
-pub struct NotAnOrder;
-
-impl FromStr for Order {
-    type Err = NotAnOrder;
-    fn from_str(text: &str) -> Result<Self, NotAnOrder> {
-        ORDERS.iter().find(|(name, _)| *name == text).map(|(_, order)| *order).ok_or(NotAnOrder)
-    }
 }

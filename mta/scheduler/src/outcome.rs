@@ -5,11 +5,12 @@
 use crate::destination::{Health, Moment};
 use crate::job::To;
 use crate::message::{DELETED, Job, JobState, NULL_SENDER, OVERDUE};
-use crate::output::{AttemptId, HeldBy, NoticeKind, Record, SilentBecause};
+use crate::output::{AttemptId, NoticeKind, Record, SilentBecause};
 use crate::scheduler::{Flight, Scheduler};
 use mail::{Change, Enhanced, NextHop, Now, Outcome, Reply, Report, Stage};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use view::HeldBy;
 
 /// A lost attempt is made again after this, doubled with each loss in a row.
 const LOST_WAIT: Duration = Duration::from_millis(200);

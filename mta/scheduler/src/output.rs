@@ -3,6 +3,7 @@
 //! Must never hold a byte of mail.
 
 use mail::{Address, Change, MessageId, NextHop, Notify, Report, ReversePath, Wall};
+use view::HeldBy;
 
 /// A message that has been promised.
 #[derive(Clone, Copy, Debug)]
@@ -32,20 +33,6 @@ pub struct ArrivingRecipient<'a> {
     pub hop: &'a NextHop,
     /// NOTIFY.
     pub notify: Notify,
-}
-
-/// Who holds a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum HeldBy {
-    /// The policy put it aside when it arrived.
-    Policy = 1,
-    /// An operator.
-    Operator = 2,
-    /// Its attempts were lost too often in a row: it probably kills the sending process.
-    Losses = 3,
-    /// A route `hold`.
-    Route = 4,
 }
 
 /// Names a destination while it has messages; cheap to copy. `Scheduler::hop` tells which it is.
@@ -203,23 +190,5 @@ impl Record {
     /// Whether there is nothing to record.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.notices.is_empty() && self.silent.is_empty()
-    }
-}
-
-impl HeldBy {
-    pub(crate) fn from_u8(code: u8) -> Option<HeldBy> {
-        [HeldBy::Policy, HeldBy::Operator, HeldBy::Losses, HeldBy::Route]
-            .into_iter()
-            .find(|held| *held as u8 == code)
-    }
-
-    /// The reason in words.
-    pub fn reason(self) -> &'static str {
-        match self {
-            HeldBy::Policy => "put aside by the policy when it arrived",
-            HeldBy::Operator => "held by an operator",
-            HeldBy::Losses => "the sending process died with it too often in a row",
-            HeldBy::Route => "its route says hold",
-        }
     }
 }

@@ -6,13 +6,13 @@ use crate::clock::TICK;
 use crate::destination::{ANSWERS, Destination, GOES_ON, IN_TURN, PARKED};
 use crate::job::{LIGHT_SENDER_MAX, To};
 use crate::message::{Job, JobState};
-use crate::order::Order;
 use crate::output::{Attempt, AttemptId, DestinationId, Output};
 use crate::scheduler::{Flight, Scheduler};
 use crate::store::NONE;
 use mail::{Instant, NextHop, Now};
 use std::cmp::Reverse;
 use std::time::Duration;
+use view::Order;
 
 /// Records of the wheels looked at in one call.
 const TURN_MAX: u32 = 256;

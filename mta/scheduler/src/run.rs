@@ -4,10 +4,11 @@
 
 use crate::job::To;
 use crate::message::{Job, JobState};
-use crate::order::{Candidate, Candidates, Order};
+use crate::order::{Candidate, Candidates};
 use crate::scheduler::Scheduler;
 use mail::Now;
 use std::collections::BTreeSet;
+use view::Order;
 
 impl Scheduler {
     /// The first step: reads what could be tried, with its keys.

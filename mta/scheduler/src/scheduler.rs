@@ -11,17 +11,19 @@ use crate::job::To;
 use crate::lanes::Lanes;
 use crate::members::Group;
 use crate::message::{Job, MANY, Many, Message, NULL_SENDER, Recipient};
-use crate::order::{Key, Order};
-use crate::output::{Arrival, ArrivingRecipient, AttemptId, DestinationId, HeldBy, Output, Record};
+use crate::order::Key;
+use crate::output::{Arrival, ArrivingRecipient, AttemptId, DestinationId, Output, Record};
 use crate::poll::FLIGHT_BITS;
 use crate::settings::{DestinationLimits, Settings};
 use crate::store::reports::REPORT_BYTES_MAX;
 use crate::store::shards::{Shards, hash_with};
 use crate::store::{IdIndex, NONE, Reports, Slab, Symbols};
-use crate::view::State;
 use mail::{MessageId, NextHop, Now};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use view::HeldBy;
+use view::Order;
+use view::State;
 
 /// Destinations without mail whose pace is remembered.
 const DESTINATIONS_IDLE_MAX: usize = 1024;

@@ -9,13 +9,13 @@ use crate::job::To;
 use crate::message::{
     DELAY_SEEN, JobState, MANY, Message, NULL_SENDER, OVERDUE, Recipient, TELLS_DELAY,
 };
-use crate::output::HeldBy;
 use crate::scheduler::{Scheduler, SchedulerError};
 use crate::store::{NONE, Numbers};
 use mail::{Change, MessageId, NextHop, Notify, Now, Report, Wall};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
+use view::HeldBy;
 
 /// Changes with the layout of `Saved`.
 const VERSION: u8 = 1;

@@ -239,7 +239,7 @@ fn a_list_is_paged_and_filtered() {
         (scheduler::Filter { destination: text("d0.test"), ..Default::default() }, 33),
         (scheduler::Filter { destination: text("*.test"), ..Default::default() }, 99),
         (scheduler::Filter { recipient: text("u7@d1.test"), ..Default::default() }, 1),
-        (scheduler::Filter { older: Some(seconds(1)), ..Default::default() }, 0),
+        (scheduler::Filter { older_seconds: Some(1), ..Default::default() }, 0),
     ];
     for (filter, expected) in cases {
         assert_eq!(count(filter.clone()), expected, "{filter:?}");

@@ -105,7 +105,7 @@ impl Model {
             }
             Event::Operate { which, what } => self.operate(which, what),
             Event::Order(which) => {
-                let all = scheduler::order::ORDERS;
+                let all = scheduler::ORDERS;
                 self.bench.scheduler.set_order(all[usize::from(which) % all.len()].1);
             }
             Event::Pass { seconds } => self.bench.pass(Duration::from_secs(seconds.into())),

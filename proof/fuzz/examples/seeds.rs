@@ -4,7 +4,7 @@
 
 use bytes::{Bytes, BytesMut};
 use daemon::settings::{HostEnvironment, ProcessConfig, System, load};
-use link::admin::{self, Action, Filter, Request};
+use link::admin::{self, Action, Filter, Order, Request};
 use link::control::{FromMaster, Role, ToMaster};
 use link::receive::{QueueEnd, ReceiverEnd};
 use link::send::{self, SenderEnd};
@@ -191,7 +191,7 @@ fn operators() {
             after: Some(MessageId(3)),
             dry_run: true,
         },
-        Request::Run { order: "fair".into() },
+        Request::Run { order: Order::Fair },
     ];
     for (number, request) in requests.iter().enumerate() {
         put(

@@ -6,6 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use link::admin::{Filter, State};
 use mail::MessageId;
+use scheduler::{ORDERS, Order};
 use std::path::PathBuf;
 
 /// A mail transfer agent: takes mail over SMTP, keeps it, delivers it.
@@ -131,7 +132,7 @@ pub(super) enum QueueCommand {
     /// Read and sort the whole queue and start it in an order; prints both times and their sum
     Run {
         #[arg(long, default_value = "fair", value_parser = orders())]
-        order: String,
+        order: Order,
         /// One JSON object
         #[arg(long)]
         json: bool,
@@ -226,8 +227,8 @@ fn seconds(text: &str) -> Result<u64, String> {
 }
 
 /// The scheduler's orders, by name.
-fn orders() -> impl TypedValueParser<Value = String> {
-    PossibleValuesParser::new(scheduler::order::ORDERS.map(|(name, _)| name))
+fn orders() -> impl TypedValueParser<Value = Order> {
+    PossibleValuesParser::new(ORDERS.map(|(name, _)| name)).try_map(|name| name.parse::<Order>())
 }
 
 #[cfg(test)]

@@ -77,16 +77,12 @@ pub(super) fn shown(shown: &Shown) -> Value {
 }
 
 pub(super) fn explanation(explanation: &Explanation) -> Value {
-    let stations: Vec<_> = explanation
-        .stations
-        .iter()
-        .map(|station| json!({ "station": station.verb, "at": time(station.at) }))
-        .collect();
     json!({
         "id": explanation.message.to_string(), "sender": explanation.sender,
         "arrived": time(explanation.arrived), "bytes": explanation.bytes,
         "priority": explanation.priority, "held": explanation.held.map(held_words),
-        "expires": explanation.expires.map(time), "stations": stations,
+        "expires": explanation.expires.map(time),
+        "stations": [{ "station": "receive", "at": time(explanation.arrived) }],
         "recipients": explanation.recipients.iter().map(waiting).collect::<Vec<_>>(),
     })
 }

@@ -7,7 +7,9 @@ use super::ask::Queue;
 use super::config::Config;
 use super::print::{Failure, count, say};
 use super::{EX_FOUND, EX_OK, EX_PROTOCOL, EX_USAGE, json, show};
-use link::admin::{Acted, Action, Answer, Explanation, Filter, ROWS_MAX, Request, Row, State};
+use link::admin::{
+    Acted, Action, Answer, Explanation, Filter, Order, ROWS_MAX, Request, Row, State,
+};
 use mail::{MessageId, Wall};
 use std::io::{BufRead, IsTerminal, Write};
 use std::time::{Duration, SystemTime};
@@ -135,11 +137,10 @@ fn summary(queue: &mut Queue, json: bool) -> Result<u8, Failure> {
     Ok(EX_OK)
 }
 
-fn start(queue: &mut Queue, order: String, json: bool) -> Result<u8, Failure> {
-    let Answer::Ran(ran) = queue.ask(&Request::Run { order: order.clone() })? else {
-        return Err(unexpected());
-    };
-    say(&if json { json::line(&json::ran(&order, &ran)) } else { show::ran(&order, &ran) });
+fn start(queue: &mut Queue, order: Order, json: bool) -> Result<u8, Failure> {
+    let Answer::Ran(ran) = queue.ask(&Request::Run { order })? else { return Err(unexpected()) };
+    let name = order.name();
+    say(&if json { json::line(&json::ran(name, &ran)) } else { show::ran(name, &ran) });
     Ok(EX_OK)
 }
 

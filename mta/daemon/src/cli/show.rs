@@ -108,11 +108,6 @@ pub(super) fn explanation(explanation: &Explanation, now: Wall) -> String {
     if explanation.priority != 0 {
         let _ = writeln!(out, "  priority {}", explanation.priority);
     }
-    let start = explanation.stations.first().map(|station| station.at);
-    for station in &explanation.stations {
-        let micros = station.at.micros() - start.unwrap_or(station.at).micros();
-        let _ = writeln!(out, "  {:<9} {:>+11.3} s", harmless(&station.verb), micros as f64 / 1e6);
-    }
     for one in &explanation.recipients {
         waiting(&mut out, one, now);
     }

@@ -50,10 +50,6 @@ fn explanation() -> Explanation {
         priority: 0,
         held: None,
         expires: Some(Wall::from_micros(1_795_654_861_000_000)),
-        stations: vec![
-            Station { verb: "receive".into(), at: NOW },
-            Station { verb: "commit".into(), at: Wall::from_micros(NOW.micros() + 1_500) },
-        ],
         recipients: vec![Waiting {
             recipient: 0,
             address: "joe@dest.example".into(),
@@ -74,8 +70,6 @@ fn explain_says_the_gate_since_when_the_whole_reply_and_the_next_try() {
     let expected = "\
 00000000011 from <ann@sender.example>, 4096B, arrived 2026-11-21 01:01:01Z (1m00s ago)
   given up 2026-11-26 01:01:01Z (in 4d23h)
-  receive        +0.000 s
-  commit         +0.002 s
   to <joe@dest.example> via dest.example
     waits for: the retry schedule, until 2026-11-21 01:13:01Z, since 2026-11-21 01:01:01Z (1m00s ago)
     1 attempt so far, next try 2026-11-21 01:13:01Z (in 11m00s)
@@ -85,6 +79,7 @@ fn explain_says_the_gate_since_when_the_whole_reply_and_the_next_try() {
 ";
     assert_eq!(show::explanation(&explanation(), now), expected);
     let value = json::explanation(&explanation());
+    assert_eq!(value["stations"][0]["at"], value["arrived"]);
     assert_eq!(value["recipients"][0]["gate"], "retry");
     assert_eq!(value["recipients"][0]["last"]["text"], "try later\nand again");
 }

@@ -2,8 +2,8 @@
 //! anything: what a file can say is decided in `schema`, what follows from it in the machines.
 
 use super::{
-    BareNewline, Deliver, Destination, HostEnvironment, Listen, ListenAddress, Local, Order,
-    Origin, Piece, Problem, Protocol, Settings, Users,
+    BareNewline, Deliver, Destination, HostEnvironment, Listen, ListenAddress, Local, Origin,
+    Piece, Problem, Protocol, Settings, Users,
 };
 use mail::{Address, NextHop};
 use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Standing};
@@ -232,7 +232,7 @@ impl Settings {
             attempts_in_flight_max: self.queue.attempts_in_flight_max,
             bulk_bytes_min: self.queue.bulk_bytes_min,
             losses_max: self.queue.losses_max.try_into().unwrap_or(u8::MAX),
-            order: self.queue.order.of_scheduler(),
+            order: self.queue.order,
         }
     }
 
@@ -338,21 +338,6 @@ impl Destination {
             messages_per_connection: self.messages_per_connection,
             recipients_per_message: self.recipients_per_message,
             rate_per_second: self.rate.map(|rate| f64::from(rate.count) / rate.per.as_secs_f64()),
-        }
-    }
-}
-
-impl Order {
-    fn of_scheduler(self) -> scheduler::Order {
-        match self {
-            Order::Fair => scheduler::Order::Fair,
-            Order::Priority => scheduler::Order::Priority,
-            Order::Arrival => scheduler::Order::Arrival,
-            Order::Destination => scheduler::Order::Destination,
-            Order::Modified => scheduler::Order::Modified,
-            Order::Id => scheduler::Order::Id,
-            Order::Random => scheduler::Order::Random,
-            Order::None => scheduler::Order::None,
         }
     }
 }

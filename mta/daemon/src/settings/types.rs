@@ -4,6 +4,7 @@
 use super::problem::Place;
 use mail::{Domain, NextHop};
 use policy::Route;
+pub use scheduler::Order;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -348,20 +349,6 @@ pub struct Queue {
     /// Attempts in a row that ended with the death of the sending process before the message is
     /// held.
     pub losses_max: u32,
-}
-
-/// The orders of the queue, as the scheduler has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub enum Order {
-    Fair,
-    Priority,
-    Arrival,
-    Destination,
-    Modified,
-    Id,
-    Random,
-    None,
 }
 
 /// `[log]`.

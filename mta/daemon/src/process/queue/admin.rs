@@ -144,7 +144,7 @@ async fn answer(shared: &Shared, request: Request) -> Answer {
             let ending = || Answer::Refused("the queue process is ending".into());
             told.await.unwrap_or_else(|_| ending())
         }
-        Request::Run { order } => run(shared, &order),
+        Request::Run { order } => run(shared, order),
         Request::Status => Answer::Status(status(shared)),
     }
 }
@@ -157,11 +157,7 @@ async fn show(shared: &Shared, message: MessageId) -> Answer {
 }
 
 /// Reads, sorts and puts in line, and says how long each took.
-fn run(shared: &Shared, order: &str) -> Answer {
-    let order: Order = match order.parse() {
-        Ok(order) => order,
-        Err(error) => return Answer::Refused(format!("{order}: {error}")),
-    };
+fn run(shared: &Shared, order: Order) -> Answer {
     let mut queue = shared.queue.borrow_mut();
     let micros = |from: mail::Instant| shared.clock.now().monotonic.since(from).as_micros() as u64;
     let began = shared.now().monotonic;
