@@ -41,12 +41,12 @@ pub(crate) struct Destination {
     pub runs: [u8; CLASSES - 1],
     /// Attempts that it was given since its turn, because it went on.
     pub went_on: u8,
-    /// Lanes that were let in at the head of the ring, and how many such went in a row.
+    /// Sender queues that were let in at the head of the ring, and how many such went in a row.
     pub let_in: u8,
     pub let_in_run: u8,
     /// The first of all its transactions.
     pub roll: u32,
-    /// Of each class, the lane whose turn it is.
+    /// Of each class, the sender queue whose turn it is.
     pub rings: [u32; CLASSES],
     /// Why it could not be reached, in `reports`.
     pub last_failure: u32,

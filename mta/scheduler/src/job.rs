@@ -2,7 +2,7 @@
 //!
 //! Must never leave one in two lists, or in none that wakes it.
 
-use crate::lanes::LaneKey;
+use crate::sender_queues::SenderQueueKey;
 use crate::message::{Job, JobState, MANY, Recipient};
 use crate::order::{Facts, Key};
 use crate::scheduler::Scheduler;
@@ -247,10 +247,10 @@ impl Scheduler {
             sorted.ready.insert((key, job));
             return;
         }
-        let key = self.lane_key(job);
+        let key = self.sender_queue_key(job);
         let light = self.symbols.is_busy_at_most(self.messages[message].sender, LIGHT_SENDER_MAX);
         let destination = &mut self.destinations[at];
-        self.lanes.push(&mut self.jobs, destination, key, job, light);
+        self.sender_queues.push(&mut self.jobs, destination, key, job, light);
     }
 
     /// The inverse of `line_up`.
@@ -260,7 +260,7 @@ impl Scheduler {
         *self.symbols.busy(sender) -= 1;
         self.destinations[at].ready -= 1;
         if self.is_fair() {
-            self.lanes.remove(&mut self.jobs, &mut self.destinations[at], job);
+            self.sender_queues.remove(&mut self.jobs, &mut self.destinations[at], job);
         } else {
             let key = self.key_of(job, self.settings.order);
             if let Some(sorted) = self.destinations[at].sorted.as_deref_mut() {
@@ -270,7 +270,7 @@ impl Scheduler {
         self.refresh(at);
     }
 
-    fn lane_key(&self, job: u32) -> LaneKey {
+    fn sender_queue_key(&self, job: u32) -> SenderQueueKey {
         let Job { message, destination, .. } = self.jobs[job];
         let found = &self.messages[message];
         let bulk = u64::from(found.bytes) >= self.settings.bulk_bytes_min;

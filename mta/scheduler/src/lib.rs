@@ -12,7 +12,7 @@ mod destination;
 mod due;
 mod explain;
 mod job;
-mod lanes;
+mod sender_queues;
 mod list;
 mod members;
 mod message;

@@ -79,11 +79,11 @@ pub(crate) struct Recipient {
 pub(crate) struct Job {
     pub message: u32,
     pub destination: u32,
-    /// In the wheel of due times or in a lane.
+    /// In the wheel of due times or in a sender queue.
     pub links: Links,
     /// Among all of its destination.
     pub roll: Links,
-    /// Waiting: the tick. Ready: the lane, or the number its key has. In flight: the flight.
+    /// Waiting: the tick. Ready: the sender queue, or the number its key has. In flight: the flight.
     pub place: u32,
     /// Since when it is in this state, in seconds since 1970.
     pub since: u32,

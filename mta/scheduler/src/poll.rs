@@ -217,14 +217,14 @@ impl Scheduler {
     }
 
     pub(crate) fn is_light_next(&self, at: u32) -> bool {
-        let sender = self.lanes.next_sender(&self.destinations[at]);
+        let sender = self.sender_queues.next_sender(&self.destinations[at]);
         sender.is_some_and(|at| self.symbols.is_busy_at_most(at, LIGHT_SENDER_MAX))
     }
 
     fn next_job(&mut self, at: u32) -> Option<u32> {
         let destination = &mut self.destinations[at];
         if self.settings.order == Order::Fair {
-            return self.lanes.next(destination);
+            return self.sender_queues.next(destination);
         }
         destination.sorted.as_deref()?.ready.first().map(|(_, job)| *job)
     }
@@ -356,7 +356,7 @@ impl Scheduler {
     /// Empties all lines at once: to take out a million one by one would bring their destinations up to date as often.
     fn break_up_lines(&mut self) {
         self.standing.clear();
-        self.lanes.clear();
+        self.sender_queues.clear();
         let turns = self.turns.iter_mut().zip(IN_TURN);
         for (turn, flag) in turns.chain(self.parked.iter_mut().zip(PARKED)) {
             for at in turn.drain(..) {

@@ -1,7 +1,7 @@
 //! The roll of each destination: all its transactions, whatever they wait for, so that what is queued for one can be
 //! listed without a look at all the others.
 //!
-//! Must never decide who is tried: that is for lanes and wheels.
+//! Must never decide who is tried: that is for sender queues and wheels.
 
 use crate::destination::ROUTED;
 use crate::list::ROWS_LOOKED_AT_MAX;

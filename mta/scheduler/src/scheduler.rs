@@ -8,7 +8,7 @@ use crate::clock::{Clock, wall_seconds};
 use crate::destination::{Destination, GOES_ON, IDLE, IN_TURN, PARKED};
 use crate::due::Wheel;
 use crate::job::To;
-use crate::lanes::Lanes;
+use crate::sender_queues::SenderQueues;
 use crate::members::Group;
 use crate::message::{Job, MANY, Many, Message, NULL_SENDER, Recipient};
 use crate::order::Key;
@@ -71,7 +71,7 @@ pub struct Scheduler {
     pub(crate) ages: Wheel,
     /// When destinations are looked at again, in nanoseconds.
     pub(crate) timers: BinaryHeap<Reverse<(u64, u32)>>,
-    pub(crate) lanes: Lanes,
+    pub(crate) sender_queues: SenderQueues,
     /// Destinations that may have an attempt: those with a light sender's mail, then all.
     pub(crate) turns: [VecDeque<u32>; 2],
     pub(crate) light_run: u8,
@@ -150,7 +150,7 @@ impl Scheduler {
             retries: Wheel::new(),
             ages: Wheel::new(),
             timers: BinaryHeap::new(),
-            lanes: Lanes::new(chance.bits()),
+            sender_queues: SenderQueues::new(chance.bits()),
             turns: Default::default(),
             light_run: 0,
             parked: Default::default(),

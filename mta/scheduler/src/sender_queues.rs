@@ -1,0 +1,174 @@
+//! The ready ones of each destination: a queue for each sender, the queues in a ring, so that a
+//! sender with a million messages and one with ten take turns.
+//!
+//! Must never know about time or concurrency.
+
+use crate::destination::{CLASSES, Destination};
+use crate::due::Links;
+use crate::message::Job;
+use crate::store::shards::{Shards, hash_with};
+use crate::store::{NONE, Slab};
+
+/// So many of a higher class go before one of a lower.
+const RUN_MAX: u8 = 8;
+
+/// Which queue: destination, sender, class.
+pub(crate) type SenderQueueKey = (u32, u32, u8);
+
+#[derive(Debug)]
+pub(crate) struct SenderQueues {
+    queues: Slab<SenderQueue>,
+    table: Shards,
+}
+
+#[derive(Debug)]
+struct SenderQueue {
+    key: SenderQueueKey,
+    first: u32,
+    last: u32,
+    /// In the ring of its class.
+    ring: Links,
+}
+
+impl Default for SenderQueue {
+    fn default() -> Self {
+        SenderQueue { key: (NONE, NONE, 0), first: NONE, last: NONE, ring: Links::default() }
+    }
+}
+
+impl SenderQueues {
+    pub fn new(seed: u64) -> Self {
+        SenderQueues { queues: Slab::new(), table: Shards::new(seed) }
+    }
+
+    /// Forgets all queues; the rings of the destinations are their own to empty.
+    pub fn clear(&mut self) {
+        *self = SenderQueues::new(self.table.seed());
+    }
+
+    /// Puts a job at the end of its queue. A new queue is the last in its ring, or with `soon` the
+    /// next one.
+    pub fn push(
+        &mut self,
+        jobs: &mut Slab<Job>,
+        destination: &mut Destination,
+        key: SenderQueueKey,
+        at: u32,
+        soon: bool,
+    ) {
+        let queue = match self.at_turn(destination, key).or_else(|| self.find(key)) {
+            Some(queue) => queue,
+            None => self.open(destination, key, soon),
+        };
+        let last = std::mem::replace(&mut self.queues[queue].last, at);
+        jobs[at].links = Links { prev: last, next: NONE };
+        jobs[at].place = queue;
+        match last {
+            NONE => self.queues[queue].first = at,
+            last => jobs[last].links.next = at,
+        }
+    }
+
+    /// Takes a job out of its queue, wherever it stands.
+    pub fn remove(&mut self, jobs: &mut Slab<Job>, destination: &mut Destination, at: u32) {
+        let queue = jobs[at].place;
+        let links = std::mem::take(&mut jobs[at].links);
+        match links.prev {
+            NONE => self.queues[queue].first = links.next,
+            prev => jobs[prev].links.next = links.next,
+        }
+        match links.next {
+            NONE => self.queues[queue].last = links.prev,
+            next => jobs[next].links.prev = links.prev,
+        }
+        if self.queues[queue].first == NONE {
+            self.close(destination, queue);
+        }
+    }
+
+    /// The job whose turn it is, still in its queue; the turn passes on.
+    pub fn next(&mut self, destination: &mut Destination) -> Option<u32> {
+        let class = choose(destination)?;
+        let queue = destination.rings[class];
+        if destination.let_in > 0 {
+            destination.let_in -= 1;
+            destination.let_in_run = destination.let_in_run.saturating_add(1);
+        } else {
+            destination.let_in_run = 0;
+        }
+        destination.rings[class] = self.queues[queue].ring.next;
+        Some(self.queues[queue].first)
+    }
+
+    /// The sender whose turn comes next.
+    pub fn next_sender(&self, destination: &Destination) -> Option<u32> {
+        let queue = destination.rings.into_iter().find(|queue| *queue != NONE)?;
+        Some(self.queues[queue].key.1)
+    }
+
+    /// Its queue, where it is the one whose turn it is: most destinations have mail of one sender.
+    fn at_turn(&self, destination: &Destination, key: SenderQueueKey) -> Option<u32> {
+        let queue = destination.rings[usize::from(key.2)];
+        (queue != NONE && self.queues[queue].key == key).then_some(queue)
+    }
+
+    fn find(&self, key: SenderQueueKey) -> Option<u32> {
+        self.table.find(self.table.hash(key), |at| self.queues[at].key == key)
+    }
+
+    fn open(&mut self, destination: &mut Destination, key: SenderQueueKey, soon: bool) -> u32 {
+        let queue = self.queues.insert(SenderQueue { key, ..SenderQueue::default() });
+        let (queues, seed, hash) = (&self.queues, self.table.seed(), self.table.hash(key));
+        self.table.insert(hash, queue, |at| hash_with(seed, queues[at].key));
+        let ring = &mut destination.rings[usize::from(key.2)];
+        if *ring == NONE {
+            self.queues[queue].ring = Links { prev: queue, next: queue };
+            *ring = queue;
+            return queue;
+        }
+        let (next, prev) = (*ring, self.queues[*ring].ring.prev);
+        self.queues[queue].ring = Links { prev, next };
+        self.queues[prev].ring.next = queue;
+        self.queues[next].ring.prev = queue;
+        // Queues that wait must not starve behind ever new ones.
+        if soon && destination.let_in + destination.let_in_run < RUN_MAX {
+            *ring = queue;
+            destination.let_in += 1;
+        }
+        queue
+    }
+
+    fn close(&mut self, destination: &mut Destination, queue: u32) {
+        let SenderQueue { key, ring, .. } = self.queues[queue];
+        self.table.remove(self.table.hash(key), queue);
+        let turn = &mut destination.rings[usize::from(key.2)];
+        if ring.next == queue {
+            *turn = NONE;
+        } else {
+            self.queues[ring.prev].ring.next = ring.next;
+            self.queues[ring.next].ring.prev = ring.prev;
+            if *turn == queue {
+                *turn = ring.next;
+            }
+        }
+        self.queues.remove(queue);
+    }
+}
+
+/// The highest class that has something, but every `RUN_MAX + 1`th time a lower one.
+fn choose(destination: &mut Destination) -> Option<usize> {
+    let has = destination.rings.map(|queue| queue != NONE);
+    for class in 0..CLASSES {
+        let lower = has[class + 1..].iter().any(|has| *has);
+        match (has[class], lower) {
+            (false, _) => continue,
+            (true, false) => return Some(class),
+            (true, true) if destination.runs[class] < RUN_MAX => {
+                destination.runs[class] += 1;
+                return Some(class);
+            }
+            (true, true) => destination.runs[class] = 0,
+        }
+    }
+    None
+}
