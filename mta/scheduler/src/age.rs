@@ -5,7 +5,9 @@
 //! more recipients in one record than fit one notice.
 
 use crate::clock::{JUMP_MAX, ticks, wall_of_seconds};
-use crate::message::{DELAY_SEEN, DELETED, JobState, NULL_SENDER, OVERDUE, RESTORED, TELLS_DELAY};
+use crate::message::{
+    DELAY_SEEN, DELETED, GroupState, NULL_SENDER, OVERDUE, RESTORED, TELLS_DELAY,
+};
 use crate::output::{Notice, NoticeKind, Record};
 use crate::scheduler::Scheduler;
 use crate::store::NONE;
@@ -172,7 +174,7 @@ impl Scheduler {
             let index = *next;
             *next += 1;
             let recipient = self.recipient_mut(message, index);
-            if recipient.job != NONE && recipient.notify.delay() && !recipient.delay_noticed {
+            if recipient.group != NONE && recipient.notify.delay() && !recipient.delay_noticed {
                 recipient.delay_noticed = true;
                 let why = self.why_waiting(message, index);
                 room.take(&why);
@@ -196,18 +198,18 @@ impl Scheduler {
         let len = self.recipients_len(message);
         self.count_out(message);
         while *next < len && room.has() {
-            let job = self.recipient(message, *next).map_or(NONE, |recipient| recipient.job);
-            let state = self.jobs.get(job).map(|job| job.state).unwrap_or_default();
-            if !matches!(state, JobState::Waiting | JobState::Ready) {
+            let group = self.recipient(message, *next).map_or(NONE, |recipient| recipient.group);
+            let state = self.groups.get(group).map(|group| group.state).unwrap_or_default();
+            if !matches!(state, GroupState::Waiting | GroupState::Ready) {
                 *next += 1;
                 continue;
             }
-            let taken = self.members_that_fit(job, message, &mut room);
-            if taken.len() == self.members_len(job) {
-                self.leave(job);
-                self.give_up(job, &mut record);
+            let taken = self.members_that_fit(group, message, &mut room);
+            if taken.len() == self.members_len(group) {
+                self.leave(group);
+                self.give_up(group, &mut record);
             } else {
-                let part = self.divide(job, taken);
+                let part = self.divide(group, taken);
                 self.give_up(part, &mut record);
             }
         }
@@ -215,9 +217,9 @@ impl Scheduler {
         self.record(record);
     }
 
-    /// The first members of a transaction, at least one, as many as there is room for.
-    fn members_that_fit(&self, job: u32, message: u32, room: &mut Room) -> Vec<u32> {
-        let mut members = self.first_members(job, room.recipients);
+    /// The first members of a group, at least one, as many as there is room for.
+    fn members_that_fit(&self, group: u32, message: u32, room: &mut Room) -> Vec<u32> {
+        let mut members = self.first_members(group, room.recipients);
         let mut fit = 0;
         for index in &members {
             if !room.has() {
@@ -232,19 +234,19 @@ impl Scheduler {
         members
     }
 
-    /// Ends a transaction that is in no state: its time is over, or it was deleted.
-    pub(crate) fn give_up(&mut self, job: u32, record: &mut Record) {
-        let message = self.jobs[job].message;
-        let members = self.members(job);
+    /// Ends a group that is in no state: its time is over, or it was deleted.
+    pub(crate) fn give_up(&mut self, group: u32, record: &mut Record) {
+        let message = self.groups[group].message;
+        let members = self.members(group);
         let failed = members.into_iter().map(|at| (at, self.last_word(message, at))).collect();
         self.fail(message, failed, NoticeKind::Expired, record);
-        self.end_job(job);
+        self.end_group(group);
     }
 
     /// The last reply, or why the destination cannot be reached, or nothing.
     fn last_reply(&self, message: u32, index: u32) -> Option<&Report> {
         let recipient = self.recipient(message, index)?;
-        let destination = &self.destinations[self.jobs[recipient.job].destination];
+        let destination = &self.destinations[self.groups[recipient.group].destination];
         self.reports.get(recipient.report).or_else(|| self.reports.get(destination.last_failure))
     }
 

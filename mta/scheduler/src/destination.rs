@@ -28,8 +28,8 @@ pub(crate) struct Destination {
     pub opened_by: u32,
     /// What it is given at once; grows with each success, halves when it cannot be reached.
     pub window: f32,
-    /// Transactions: all, ready ones, those in flight.
-    pub jobs: u32,
+    /// Groups: all, ready ones, those in flight.
+    pub groups: u32,
     pub ready: u32,
     pub in_flight: u32,
     /// In a row.
@@ -44,7 +44,7 @@ pub(crate) struct Destination {
     /// Sender queues that were let in at the head of the ring, and how many such went in a row.
     pub let_in: u8,
     pub let_in_run: u8,
-    /// The first of all its transactions.
+    /// The first of all its groups.
     pub roll: u32,
     /// Of each class, the sender queue whose turn it is.
     pub rings: [u32; CLASSES],
@@ -205,7 +205,7 @@ impl Default for Destination {
             limits: 0,
             opened_by: NONE,
             window: 1.0,
-            jobs: 0,
+            groups: 0,
             ready: 0,
             in_flight: 0,
             failures: 0,

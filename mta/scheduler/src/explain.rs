@@ -3,7 +3,7 @@
 //! Must never guess: a gate is named only if it is the one that `poll` would stop at.
 
 use crate::clock::wall_of_seconds;
-use crate::message::{Job, JobState};
+use crate::message::{GroupState, RecipientGroup};
 use crate::poll::SUSPECT_LOSSES;
 use crate::scheduler::Scheduler;
 use crate::store::NONE;
@@ -44,41 +44,41 @@ impl Scheduler {
 
     /// `local@domain` as the client wrote it.
     pub(crate) fn address(&self, message: u32, index: u32) -> Option<String> {
-        let one = self.recipient(message, index).filter(|one| one.job != NONE)?;
+        let one = self.recipient(message, index).filter(|one| one.group != NONE)?;
         let (local, domain) = (self.symbols.texts.get(one.local), self.symbols.get(one.domain));
         Some(format!("{local}@{domain}"))
     }
 
     fn waiting(&self, message: u32, index: u32, now: Now) -> Option<Waiting> {
-        let recipient = self.recipient(message, index).filter(|one| one.job != NONE)?;
-        let job = &self.jobs[recipient.job];
-        let gate = self.gate(job, now);
+        let recipient = self.recipient(message, index).filter(|one| one.group != NONE)?;
+        let group = &self.groups[recipient.group];
+        let gate = self.gate(group, now);
         Some(Waiting {
             recipient: index,
             address: self.address(message, index)?,
-            hop: self.destinations[job.destination].hop.clone(),
+            hop: self.destinations[group.destination].hop.clone(),
             next_try: next_try(&gate, now),
             gate,
-            since: wall_of_seconds(job.since),
-            attempts: job.attempts,
+            since: wall_of_seconds(group.since),
+            attempts: group.attempts,
             last: self.reports.get(recipient.report).cloned(),
         })
     }
 
-    fn gate(&self, job: &Job, now: Now) -> Gate {
-        match job.state {
-            JobState::InFlight => Gate::InFlight,
-            JobState::Routed => Gate::Route,
-            JobState::Held => Gate::Held(self.held_by(job.message, job.destination)),
-            JobState::Waiting => Gate::RetryAt(self.clock.wall_of(job.place)),
-            JobState::Ready | JobState::Vacant => self.ready_gate(job, now),
+    fn gate(&self, group: &RecipientGroup, now: Now) -> Gate {
+        match group.state {
+            GroupState::InFlight => Gate::InFlight,
+            GroupState::Routed => Gate::Route,
+            GroupState::Held => Gate::Held(self.held_by(group.message, group.destination)),
+            GroupState::Waiting => Gate::RetryAt(self.clock.wall_of(group.place)),
+            GroupState::Ready | GroupState::Vacant => self.ready_gate(group, now),
         }
     }
 
     /// In the order in which `poll` comes to them.
-    fn ready_gate(&self, job: &Job, now: Now) -> Gate {
-        let destination = &self.destinations[job.destination];
-        let limits = self.limits_at(job.destination);
+    fn ready_gate(&self, group: &RecipientGroup, now: Now) -> Gate {
+        let destination = &self.destinations[group.destination];
+        let limits = self.limits_at(group.destination);
         let (nanos, wall) = (now.monotonic.nanos(), |nanos| self.clock.wall_at_nanos(nanos));
         let allowed = destination.allowed(&limits);
         if destination.blocked_until > nanos {
@@ -97,12 +97,12 @@ impl Scheduler {
         if self.in_flight >= attempts_in_flight_max {
             return Gate::ProcessLimit { attempts_in_flight_max };
         }
-        let which = usize::from(!self.is_light_next(job.destination));
-        if self.is_kept_out(job.destination, which) {
+        let which = usize::from(!self.is_light_next(group.destination));
+        if self.is_kept_out(group.destination, which) {
             let attempts_in_flight_max = self.doubtful_in_flight_max(which);
             return Gate::ProcessLimit { attempts_in_flight_max };
         }
-        let suspect = self.messages[job.message].losses >= SUSPECT_LOSSES;
+        let suspect = self.messages[group.message].losses >= SUSPECT_LOSSES;
         if suspect && self.suspects_in_flight > 0 {
             return Gate::Suspect;
         }

@@ -4,7 +4,7 @@
 
 use crate::clock::wall_of_seconds;
 use crate::destination::FAILURES_MAX;
-use crate::message::{Job, JobState};
+use crate::message::{GroupState, RecipientGroup};
 use crate::scheduler::Scheduler;
 use crate::settings::matches;
 use crate::store::NONE;
@@ -77,7 +77,7 @@ impl Scheduler {
         let oldest = self.ids.next(None).map(|(_, message)| self.messages[message].arrived);
         let age = oldest.map(|arrived| now.wall.since(wall_of_seconds(arrived)).as_secs());
         let backing_off = |at: &u32| self.destinations[*at].failures >= FAILURES_MAX;
-        let busy = |at: &u32| self.destinations[*at].jobs > 0;
+        let busy = |at: &u32| self.destinations[*at].groups > 0;
         Summary {
             messages: self.ids.len() as u64,
             recipients: self.counts.recipients,
@@ -92,7 +92,7 @@ impl Scheduler {
     }
 
     fn fullest(&self, mut all: Vec<u32>) -> Vec<DestinationSummary> {
-        let size = |at: &u32| std::cmp::Reverse((self.destinations[*at].jobs, !*at));
+        let size = |at: &u32| std::cmp::Reverse((self.destinations[*at].groups, !*at));
         if all.len() > DESTINATIONS_SHOWN_MAX {
             all.select_nth_unstable_by_key(DESTINATIONS_SHOWN_MAX, size);
             all.truncate(DESTINATIONS_SHOWN_MAX);
@@ -105,7 +105,7 @@ impl Scheduler {
         let destination = &self.destinations[at];
         DestinationSummary {
             hop: destination.hop.clone(),
-            waiting: destination.jobs,
+            waiting: destination.groups,
             ready: destination.ready,
             in_flight: destination.in_flight,
             allowed: destination.allowed(&self.limits_at(at)),
@@ -129,7 +129,7 @@ impl Scheduler {
         }
         self.pending(message).into_iter().any(|index| {
             let Some(recipient) = self.recipient(message, index) else { return false };
-            let hop = &self.destinations[self.jobs[recipient.job].destination].hop;
+            let hop = &self.destinations[self.groups[recipient.group].destination].hop;
             let domain = self.symbols.get(recipient.domain);
             let to = |pattern: &str| matches(pattern, domain) || matches(pattern, &hop.to_string());
             let named = |pattern: &str| {
@@ -157,14 +157,14 @@ impl Scheduler {
     }
 
     fn row_recipient(&self, message: u32, index: u32) -> Option<RowRecipient> {
-        let recipient = self.recipient(message, index).filter(|one| one.job != NONE)?;
-        let Job { destination, state, place, .. } = self.jobs[recipient.job];
+        let recipient = self.recipient(message, index).filter(|one| one.group != NONE)?;
+        let RecipientGroup { destination, state, place, .. } = self.groups[recipient.group];
         Some(RowRecipient {
             recipient: index,
             address: self.address(message, index)?,
             hop: self.destinations[destination].hop.clone(),
             last: self.reports.get(recipient.report).cloned(),
-            due: (state == JobState::Waiting).then(|| self.clock.wall_of(place)),
+            due: (state == GroupState::Waiting).then(|| self.clock.wall_of(place)),
         })
     }
 }

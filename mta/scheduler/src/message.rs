@@ -53,8 +53,8 @@ pub(crate) struct Many {
     pub recipients: Box<[Recipient]>,
     /// Not done.
     pub left: u32,
-    /// Transactions by state: all, held ones, those in flight or ready for it.
-    pub jobs: u32,
+    /// Groups by state: all, held ones, those in flight or ready for it.
+    pub groups: u32,
     pub held: u32,
     pub awake: u32,
 }
@@ -66,17 +66,17 @@ pub(crate) struct Recipient {
     pub local: u32,
     /// The domain as the client wrote it, a symbol.
     pub domain: u32,
-    /// The transaction it belongs to; `NONE`: it is done.
-    pub job: u32,
+    /// The group it belongs to; `NONE`: it is done.
+    pub group: u32,
     /// The last reply, in `reports`.
     pub report: u32,
     pub notify: Notify,
     pub delay_noticed: bool,
 }
 
-/// One transaction to come: recipients of one message that go to one destination together.
+/// One group to come: recipients of one message that go to one destination together.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct RecipientGroup {
     pub message: u32,
     pub destination: u32,
     /// In the wheel of due times or in a sender queue.
@@ -87,16 +87,16 @@ pub(crate) struct Job {
     pub place: u32,
     /// Since when it is in this state, in seconds since 1970.
     pub since: u32,
-    /// The index of its recipient, or with `group` a list of them in `groups`.
+    /// The index of its recipient, or with `is_list` a list of them in `member_lists`.
     pub members: u32,
     pub attempts: u16,
-    pub state: JobState,
-    pub group: bool,
+    pub state: GroupState,
+    pub is_list: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum JobState {
-    /// Not a job: its place was given back.
+pub(crate) enum GroupState {
+    /// Not a group: its place was given back.
     #[default]
     Vacant,
     /// Until its tick.
@@ -111,10 +111,10 @@ pub(crate) enum JobState {
     Routed,
 }
 
-impl JobState {
+impl GroupState {
     /// In flight or on its way there.
     pub fn is_awake(self) -> bool {
-        matches!(self, JobState::Ready | JobState::InFlight | JobState::Routed)
+        matches!(self, GroupState::Ready | GroupState::InFlight | GroupState::Routed)
     }
 }
 
@@ -137,7 +137,7 @@ impl Timed for Message {
     }
 }
 
-impl Timed for Job {
+impl Timed for RecipientGroup {
     fn links(&mut self) -> &mut Links {
         &mut self.links
     }
@@ -169,7 +169,7 @@ impl Default for Recipient {
         Recipient {
             local: NONE,
             domain: NONE,
-            job: NONE,
+            group: NONE,
             report: NONE,
             notify: Notify::DEFAULT,
             delay_noticed: false,
@@ -177,9 +177,9 @@ impl Default for Recipient {
     }
 }
 
-impl Default for Job {
+impl Default for RecipientGroup {
     fn default() -> Self {
-        Job {
+        RecipientGroup {
             message: NONE,
             destination: NONE,
             links: Links::default(),
@@ -188,12 +188,12 @@ impl Default for Job {
             since: 0,
             members: NONE,
             attempts: 0,
-            state: JobState::Vacant,
-            group: false,
+            state: GroupState::Vacant,
+            is_list: false,
         }
     }
 }
 
 const _: () = assert!(size_of::<Message>() <= 48);
 const _: () = assert!(size_of::<Recipient>() <= 20);
-const _: () = assert!(size_of::<Job>() <= 44);
+const _: () = assert!(size_of::<RecipientGroup>() <= 44);

@@ -2,8 +2,8 @@
 //!
 //! Must never touch a message that is not named. Selections are made with `list`.
 
-use crate::job::To;
-use crate::message::{DELETED, JobState};
+use crate::group::To;
+use crate::message::{DELETED, GroupState};
 use crate::output::{AttemptId, Record};
 use crate::scheduler::Scheduler;
 use mail::{Change, MessageId, NextHop, Now};
@@ -39,11 +39,11 @@ impl Scheduler {
     pub fn retry_now(&mut self, id: MessageId, now: Now) -> bool {
         self.clock.set(now);
         let Some(message) = self.ids.get(id) else { return false };
-        for job in self.jobs_of(message) {
-            let at = self.jobs[job].destination;
+        for group in self.groups_of(message) {
+            let at = self.groups[group].destination;
             self.destinations[at].blocked_until = 0;
-            if self.jobs[job].state == JobState::Waiting {
-                self.shift(job, To::Ready);
+            if self.groups[group].state == GroupState::Waiting {
+                self.shift(group, To::Ready);
             }
             self.refresh(at);
         }
@@ -59,13 +59,13 @@ impl Scheduler {
         let mut record = Record::new(id);
         self.ask_back(message);
         self.count_out(message);
-        for job in self.jobs_of(message) {
-            if self.jobs[job].state == JobState::InFlight {
-                let attempt = self.flights[self.jobs[job].place].attempt;
+        for group in self.groups_of(message) {
+            if self.groups[group].state == GroupState::InFlight {
+                let attempt = self.flights[self.groups[group].place].attempt;
                 self.land(AttemptId(attempt));
             }
-            self.leave(job);
-            self.give_up(job, &mut record);
+            self.leave(group);
+            self.give_up(group, &mut record);
         }
         self.close_or_count(message, &mut record);
         self.record(record);
@@ -88,11 +88,13 @@ impl Scheduler {
         let Some(message) = self.ids.get(id) else { return false };
         for (index, hop) in routes {
             let Some(recipient) = self.recipient(message, *index) else { continue };
-            let Some(job) = self.jobs.get(recipient.job).map(|_| recipient.job) else { continue };
-            let found = &self.jobs[job];
+            let Some(group) = self.groups.get(recipient.group).map(|_| recipient.group) else {
+                continue;
+            };
+            let found = &self.groups[group];
             let same = self.destinations[found.destination].hop == **hop;
-            if !same && found.state != JobState::InFlight {
-                self.reroute_one(job, *index, hop);
+            if !same && found.state != GroupState::InFlight {
+                self.reroute_one(group, *index, hop);
             }
         }
         true
@@ -114,10 +116,10 @@ impl Scheduler {
     pub(crate) fn put_aside(&mut self, message: u32, by: HeldBy) {
         self.count_out(message);
         self.messages[message].held = by as u8;
-        for job in self.jobs_of(message) {
-            if !matches!(self.jobs[job].state, JobState::InFlight | JobState::Held) {
-                self.leave(job);
-                self.enter(job, To::Held);
+        for group in self.groups_of(message) {
+            if !matches!(self.groups[group].state, GroupState::InFlight | GroupState::Held) {
+                self.leave(group);
+                self.enter(group, To::Held);
             }
         }
         self.count_in(message);
@@ -127,40 +129,40 @@ impl Scheduler {
         self.count_out(message);
         self.messages[message].held = 0;
         self.messages[message].losses = 0;
-        for job in self.jobs_of(message) {
-            if self.jobs[job].state == JobState::Held {
-                self.leave(job);
-                let to = self.first_state(job);
-                self.enter(job, to);
+        for group in self.groups_of(message) {
+            if self.groups[group].state == GroupState::Held {
+                self.leave(group);
+                let to = self.first_state(group);
+                self.enter(group, to);
             }
         }
         self.count_in(message);
     }
 
     pub(crate) fn prefer(&mut self, message: u32, priority: i8) {
-        let jobs = self.jobs_of(message);
-        let ready = |job: &u32| self.jobs[*job].state == JobState::Ready;
-        let ready: Vec<u32> = jobs.into_iter().filter(ready).collect();
+        let groups = self.groups_of(message);
+        let ready = |group: &u32| self.groups[*group].state == GroupState::Ready;
+        let ready: Vec<u32> = groups.into_iter().filter(ready).collect();
         self.count_out(message);
-        ready.iter().for_each(|job| self.leave(*job));
+        ready.iter().for_each(|group| self.leave(*group));
         self.messages[message].priority = priority;
-        ready.iter().for_each(|job| self.enter(*job, To::Ready));
+        ready.iter().for_each(|group| self.enter(*group, To::Ready));
         self.count_in(message);
     }
 
-    fn reroute_one(&mut self, job: u32, index: u32, hop: &NextHop) {
-        let message = self.jobs[job].message;
+    fn reroute_one(&mut self, group: u32, index: u32, hop: &NextHop) {
+        let message = self.groups[group].message;
         let symbol = self.recipient_mut(message, index).domain;
         let domain = self.symbols.get(symbol).to_owned();
         let destination = self.destination(hop, &domain, symbol);
         self.count_out(message);
-        let (state, attempts) = (self.jobs[job].state, self.jobs[job].attempts);
-        let tick = self.jobs[job].place;
-        let moved = self.new_job(message, destination, vec![index]);
-        self.member_left(job);
-        self.jobs[moved].attempts = attempts;
+        let (state, attempts) = (self.groups[group].state, self.groups[group].attempts);
+        let tick = self.groups[group].place;
+        let moved = self.new_group(message, destination, vec![index]);
+        self.member_left(group);
+        self.groups[moved].attempts = attempts;
         let to = match (state, self.first_state(moved)) {
-            (JobState::Waiting, To::Ready) => To::Wait(tick),
+            (GroupState::Waiting, To::Ready) => To::Wait(tick),
             (_, to) => to,
         };
         self.enter(moved, to);

@@ -26,11 +26,11 @@ pub(crate) struct Facts<'a> {
     pub number: u32,
 }
 
-/// One waiting transaction, as a queue run reads it.
+/// One waiting group, as a queue run reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     pub(crate) key: Key,
-    pub(crate) job: u32,
+    pub(crate) group: u32,
 }
 
 /// What a queue run has read; `sort` is a step of its own, so that it can be timed.
@@ -54,7 +54,7 @@ impl Candidates {
     /// Brings them into the order.
     pub fn sort(&mut self) {
         if self.order != Order::None {
-            self.all.sort_unstable_by_key(|candidate| (candidate.key, candidate.job));
+            self.all.sort_unstable_by_key(|candidate| (candidate.key, candidate.group));
         }
     }
 

@@ -3,8 +3,8 @@
 //! Must never forget a recipient: one that the outcome does not name is deferred.
 
 use crate::destination::{Health, Moment};
-use crate::job::To;
-use crate::message::{DELETED, Job, JobState, NULL_SENDER, OVERDUE};
+use crate::group::To;
+use crate::message::{DELETED, GroupState, NULL_SENDER, OVERDUE, RecipientGroup};
 use crate::output::{AttemptId, NoticeKind, Record, SilentBecause};
 use crate::scheduler::{Flight, Scheduler};
 use mail::{Change, Enhanced, NextHop, Now, Outcome, Reply, Report, Stage};
@@ -22,14 +22,14 @@ impl Scheduler {
         self.clock.set(now);
         let Some(flight) = self.land(attempt) else { return };
         let health = self.learn(&flight, outcomes);
-        let job = flight.job;
-        let destination = self.jobs[job].destination;
-        let message = self.jobs[job].message;
+        let group = flight.group;
+        let destination = self.groups[group].destination;
+        let message = self.groups[group].message;
         self.messages[message].losses = 0;
         let mut record = Record::new(self.messages[message].id);
         self.count_out(message);
-        self.leave(job);
-        self.settle(job, outcomes, &mut record);
+        self.leave(group);
+        self.settle(group, outcomes, &mut record);
         self.close_or_count(message, &mut record);
         self.record(record);
         if health == Health::Reached {
@@ -42,29 +42,29 @@ impl Scheduler {
     pub fn attempt_lost(&mut self, attempt: AttemptId, now: Now) {
         self.clock.set(now);
         let Some(flight) = self.land(attempt) else { return };
-        let job = flight.job;
-        let message = self.jobs[job].message;
+        let group = flight.group;
+        let message = self.groups[group].message;
         let losses = self.messages[message].losses.saturating_add(1);
         self.messages[message].losses = losses;
         let doublings = u32::from(losses - 1).min(LOST_WAIT_DOUBLINGS_MAX);
         let tick = self.clock.tick_after(LOST_WAIT * (1 << doublings));
         let held = self.messages[message].held != 0;
-        self.shift(job, if held { To::Held } else { To::Wait(tick) });
+        self.shift(group, if held { To::Held } else { To::Wait(tick) });
         if losses >= self.settings.losses_max.max(1) && !held {
             self.hold_as(message, HeldBy::Losses);
         }
-        self.refresh(self.jobs[job].destination);
+        self.refresh(self.groups[group].destination);
     }
 
     /// The process that made an attempt was told to end before the attempt had ended: it is made again
     /// soon, and counts neither as made nor as lost.
     pub fn attempt_cut_short(&mut self, attempt: AttemptId, now: Now) {
         self.clock.set(now);
-        let Some(Flight { job, .. }) = self.land(attempt) else { return };
-        let Job { message, destination, .. } = self.jobs[job];
+        let Some(Flight { group, .. }) = self.land(attempt) else { return };
+        let RecipientGroup { message, destination, .. } = self.groups[group];
         let tick = self.clock.tick_after(LOST_WAIT);
         let held = self.messages[message].held != 0;
-        self.shift(job, if held { To::Held } else { To::Wait(tick) });
+        self.shift(group, if held { To::Held } else { To::Wait(tick) });
         self.refresh(destination);
     }
 
@@ -78,16 +78,16 @@ impl Scheduler {
     /// message is over, its recipients are given up in the next records.
     pub fn withdraw(&mut self, attempt: AttemptId, now: Now) {
         self.clock.set(now);
-        let Some(Flight { job, .. }) = self.land(attempt) else { return };
-        let Job { message, destination, .. } = self.jobs[job];
+        let Some(Flight { group, .. }) = self.land(attempt) else { return };
+        let RecipientGroup { message, destination, .. } = self.groups[group];
         let held = self.messages[message].held != 0;
         if self.messages[message].has(OVERDUE) && !held {
             // While no notices are made it waits, so that it does not begin once more.
             let tick = self.clock.tick_after(self.settings.retry.first);
-            self.shift(job, To::Wait(tick));
+            self.shift(group, To::Wait(tick));
             self.expire_again(message);
         } else {
-            self.shift(job, if held { To::Held } else { To::Ready });
+            self.shift(group, if held { To::Held } else { To::Ready });
         }
         self.refresh(destination);
     }
@@ -96,18 +96,18 @@ impl Scheduler {
     /// given up before that one has ended.
     pub fn put_back(&mut self, attempt: AttemptId, now: Now) {
         self.clock.set(now);
-        let Some(Flight { job, .. }) = self.land(attempt) else { return };
-        let Job { message, destination, .. } = self.jobs[job];
+        let Some(Flight { group, .. }) = self.land(attempt) else { return };
+        let RecipientGroup { message, destination, .. } = self.groups[group];
         let held = self.messages[message].held != 0;
-        self.shift(job, if held { To::Held } else { To::Ready });
+        self.shift(group, if held { To::Held } else { To::Ready });
         self.refresh(destination);
     }
 
     /// Asks for the attempts of a message back, as far as they have not begun.
     pub(crate) fn ask_back(&mut self, message: u32) {
-        for job in self.jobs_of(message) {
-            if self.jobs[job].state == JobState::InFlight {
-                let attempt = self.flights[self.jobs[job].place].attempt;
+        for group in self.groups_of(message) {
+            if self.groups[group].state == GroupState::InFlight {
+                let attempt = self.flights[self.groups[group].place].attempt;
                 self.unwanted.push_back(AttemptId(attempt));
             }
         }
@@ -116,11 +116,11 @@ impl Scheduler {
     /// Recipients of all attempts in flight.
     pub fn recipients_in_flight(&self) -> usize {
         let flights = self.flights.iter().filter(|(_, flight)| flight.attempt != 0);
-        flights.map(|(_, flight)| self.members_len(flight.job)).sum()
+        flights.map(|(_, flight)| self.members_len(flight.group)).sum()
     }
 
     fn learn(&mut self, flight: &Flight, outcomes: &[(u32, Outcome)]) -> Health {
-        let at = self.jobs[flight.job].destination;
+        let at = self.groups[flight.group].destination;
         let health = Health::of(outcomes.iter().map(|(_, outcome)| outcome));
         let limits = self.limits_at(at);
         let chance = self.chance.signed_unit();
@@ -136,10 +136,10 @@ impl Scheduler {
         health
     }
 
-    /// Sorts the recipients of a transaction by what became of them.
-    fn settle(&mut self, job: u32, outcomes: &[(u32, Outcome)], record: &mut Record) {
-        let message = self.jobs[job].message;
-        let members = self.members(job);
+    /// Sorts the recipients of a group by what became of them.
+    fn settle(&mut self, group: u32, outcomes: &[(u32, Outcome)], record: &mut Record) {
+        let message = self.groups[group].message;
+        let members = self.members(group);
         let (mut delivered, mut failed, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for (index, outcome) in in_order_of(&members, outcomes) {
             match outcome {
@@ -157,19 +157,19 @@ impl Scheduler {
                 }
             }
         }
-        self.deliver(job, delivered, record);
+        self.deliver(group, delivered, record);
         self.fail(message, failed, NoticeKind::Failed, record);
-        self.keep_trying(job, left, record);
+        self.keep_trying(group, left, record);
     }
 
-    fn deliver(&mut self, job: u32, delivered: Vec<(u32, &Report, bool)>, record: &mut Record) {
-        let message = self.jobs[job].message;
+    fn deliver(&mut self, group: u32, delivered: Vec<(u32, &Report, bool)>, record: &mut Record) {
+        let message = self.groups[group].message;
         if delivered.is_empty() {
             return;
         }
         let recipients = delivered.iter().map(|(index, ..)| *index).collect();
         record.changes.push(Change::Delivered { message: record.message, recipients });
-        let local = self.destinations[self.jobs[job].destination].hop == NextHop::Local;
+        let local = self.destinations[self.groups[group].destination].hop == NextHop::Local;
         let null = self.messages[message].has(NULL_SENDER);
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for (index, report, relayed) in delivered {
@@ -231,31 +231,31 @@ impl Scheduler {
         }
     }
 
-    /// Has the rest of a transaction tried again, if its time is not over.
-    fn keep_trying(&mut self, job: u32, left: Vec<u32>, record: &mut Record) {
-        let message = self.jobs[job].message;
-        self.free_members(job);
+    /// Has the rest of a group tried again, if its time is not over.
+    fn keep_trying(&mut self, group: u32, left: Vec<u32>, record: &mut Record) {
+        let message = self.groups[group].message;
+        self.free_members(group);
         let done = left.is_empty();
-        self.set_members(job, left.clone());
+        self.set_members(group, left.clone());
         if done {
-            return self.end_job(job);
+            return self.end_group(group);
         }
-        self.jobs[job].attempts = self.jobs[job].attempts.saturating_add(1);
+        self.groups[group].attempts = self.groups[group].attempts.saturating_add(1);
         if self.messages[message].has(OVERDUE) {
-            return self.give_up(job, record);
+            return self.give_up(group, record);
         }
         let chance = self.chance.signed_unit();
-        let wait = self.settings.retry.wait(self.jobs[job].attempts, chance);
+        let wait = self.settings.retry.wait(self.groups[group].attempts, chance);
         let tick = self.clock.tick_after(wait);
         let held = self.messages[message].held != 0;
-        self.enter(job, if held { To::Held } else { To::Wait(tick) });
-        self.record_due(job, &left, tick, record);
-        self.refresh(self.jobs[job].destination);
+        self.enter(group, if held { To::Held } else { To::Wait(tick) });
+        self.record_due(group, &left, tick, record);
+        self.refresh(self.groups[group].destination);
     }
 
     /// One change for each reply: recipients that were told the same share it.
-    fn record_due(&self, job: u32, left: &[u32], tick: u32, record: &mut Record) {
-        let message = self.jobs[job].message;
+    fn record_due(&self, group: u32, left: &[u32], tick: u32, record: &mut Record) {
+        let message = self.groups[group].message;
         let mut by_report: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for index in left {
             let report = self.recipient(message, *index).map_or(crate::store::NONE, |r| r.report);
@@ -266,7 +266,7 @@ impl Scheduler {
                 message: record.message,
                 recipients,
                 due: self.clock.wall_of(tick),
-                attempts: self.jobs[job].attempts,
+                attempts: self.groups[group].attempts,
                 report: self.reports.get(report).cloned().unwrap_or_else(no_outcome),
             });
         }

@@ -52,7 +52,7 @@ pub enum Output {
     Record(Record),
 }
 
-/// One transaction to make.
+/// One group to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// Its name.

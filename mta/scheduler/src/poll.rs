@@ -4,8 +4,8 @@
 
 use crate::clock::TICK;
 use crate::destination::{ANSWERS, Destination, GOES_ON, IN_TURN, PARKED};
-use crate::job::{LIGHT_SENDER_MAX, To};
-use crate::message::{Job, JobState};
+use crate::group::{LIGHT_SENDER_MAX, To};
+use crate::message::{GroupState, RecipientGroup};
 use crate::output::{Attempt, AttemptId, DestinationId, Output};
 use crate::scheduler::{Flight, Scheduler};
 use crate::store::NONE;
@@ -82,11 +82,11 @@ impl Scheduler {
 
     fn pass_due_times(&mut self) {
         let (tick, mut work) = (self.clock.tick(), TURN_MAX);
-        while let Some(job) = self.retries.pop(&mut self.jobs, tick, &mut work) {
-            let message = self.jobs[job].message;
+        while let Some(group) = self.retries.pop(&mut self.groups, tick, &mut work) {
+            let message = self.groups[group].message;
             self.count_out(message);
-            self.leave_popped(job);
-            self.enter(job, To::Ready);
+            self.leave_popped(group);
+            self.enter(group, To::Ready);
             self.count_in(message);
         }
     }
@@ -129,7 +129,7 @@ impl Scheduler {
                 self.park(at, which);
                 continue;
             }
-            if let Some(attempt) = self.next_job(at).and_then(|job| self.begin(job)) {
+            if let Some(attempt) = self.next_group(at).and_then(|group| self.begin(group)) {
                 return Some(attempt);
             }
         }
@@ -221,20 +221,20 @@ impl Scheduler {
         sender.is_some_and(|at| self.symbols.is_busy_at_most(at, LIGHT_SENDER_MAX))
     }
 
-    fn next_job(&mut self, at: u32) -> Option<u32> {
+    fn next_group(&mut self, at: u32) -> Option<u32> {
         let destination = &mut self.destinations[at];
         if self.settings.order == Order::Fair {
             return self.sender_queues.next(destination);
         }
-        destination.sorted.as_deref()?.ready.first().map(|(_, job)| *job)
+        destination.sorted.as_deref()?.ready.first().map(|(_, group)| *group)
     }
 
     /// Begins an attempt, unless the message is a suspect and another one is in flight.
-    fn begin(&mut self, job: u32) -> Option<Attempt> {
-        let Job { message, destination: at, .. } = self.jobs[job];
+    fn begin(&mut self, group: u32) -> Option<Attempt> {
+        let RecipientGroup { message, destination: at, .. } = self.groups[group];
         let suspect = self.messages[message].losses >= SUSPECT_LOSSES;
         if suspect && self.suspects_in_flight > 0 {
-            self.shift(job, To::Wait(self.clock.tick() + SUSPECT_WAIT_TICKS));
+            self.shift(group, To::Wait(self.clock.tick() + SUSPECT_WAIT_TICKS));
             self.refresh(at);
             return None;
         }
@@ -243,17 +243,17 @@ impl Scheduler {
         let (epoch, doubtful) = (self.destinations[at].epoch, self.is_doubtful(at));
         let began = self.clock.nanos();
         let (attempt, flight) =
-            self.take_flight(Flight { attempt: 0, job, epoch, suspect, doubtful, began });
-        let job = self.take_off(job, flight, recipients_max);
-        self.flights[flight].job = job;
+            self.take_flight(Flight { attempt: 0, group, epoch, suspect, doubtful, began });
+        let group = self.take_off(group, flight, recipients_max);
+        self.flights[flight].group = group;
         self.destinations[at].begin(&limits, began);
         self.refresh(at);
         Some(Attempt {
             attempt,
             message: self.messages[message].id,
             destination: DestinationId(at),
-            recipients: self.members(job),
-            attempts_before: self.jobs[job].attempts,
+            recipients: self.members(group),
+            attempts_before: self.groups[group].attempts,
         })
     }
 
@@ -269,16 +269,16 @@ impl Scheduler {
         (AttemptId(attempt), place)
     }
 
-    /// Puts a transaction, or as much of it as one attempt takes, in flight.
-    fn take_off(&mut self, job: u32, flight: u32, recipients_max: usize) -> u32 {
-        if self.members_len(job) <= recipients_max {
-            self.shift(job, To::Flight(flight));
-            return job;
+    /// Puts a group, or as much of it as one attempt takes, in flight.
+    fn take_off(&mut self, group: u32, flight: u32, recipients_max: usize) -> u32 {
+        if self.members_len(group) <= recipients_max {
+            self.shift(group, To::Flight(flight));
+            return group;
         }
-        let message = self.jobs[job].message;
-        let taken = self.first_members(job, recipients_max);
+        let message = self.groups[group].message;
+        let taken = self.first_members(group, recipients_max);
         self.count_out(message);
-        let part = self.divide(job, taken);
+        let part = self.divide(group, taken);
         self.enter(part, To::Flight(flight));
         self.count_in(message);
         part
@@ -345,10 +345,10 @@ impl Scheduler {
         if order == self.settings.order {
             return;
         }
-        let ready: Vec<u32> = self.ready_jobs();
+        let ready: Vec<u32> = self.ready_groups();
         self.break_up_lines();
         self.settings.order = order;
-        ready.into_iter().for_each(|job| self.stand_in_line(job));
+        ready.into_iter().for_each(|group| self.stand_in_line(group));
         let live: Vec<u32> = self.live_destinations().collect();
         live.into_iter().for_each(|at| self.refresh(at));
     }
@@ -370,9 +370,9 @@ impl Scheduler {
         live.iter().for_each(|at| self.destinations[*at].break_up_lines());
     }
 
-    fn ready_jobs(&self) -> Vec<u32> {
-        let is_ready = |job: &&(u32, &Job)| job.1.state == JobState::Ready;
-        self.jobs.iter().filter(|job| is_ready(&job)).map(|(at, _)| at).collect()
+    fn ready_groups(&self) -> Vec<u32> {
+        let is_ready = |group: &&(u32, &RecipientGroup)| group.1.state == GroupState::Ready;
+        self.groups.iter().filter(|group| is_ready(&group)).map(|(at, _)| at).collect()
     }
 
     /// The flight of an attempt, ended.
@@ -385,7 +385,7 @@ impl Scheduler {
         self.in_flight -= 1;
         self.suspects_in_flight -= u32::from(flight.suspect);
         self.doubtful_in_flight -= u32::from(flight.doubtful);
-        let at = self.jobs[flight.job].destination;
+        let at = self.groups[flight.group].destination;
         self.destinations[at].in_flight -= 1;
         Some(flight)
     }

@@ -1,11 +1,11 @@
-//! The roll of each destination: all its transactions, whatever they wait for, so that what is queued for one can be
+//! The roll of each destination: all its groups, whatever they wait for, so that what is queued for one can be
 //! listed without a look at all the others.
 //!
 //! Must never decide who is tried: that is for sender queues and wheels.
 
 use crate::destination::ROUTED;
 use crate::list::ROWS_LOOKED_AT_MAX;
-use crate::message::Job;
+use crate::message::RecipientGroup;
 use crate::scheduler::Scheduler;
 use crate::store::NONE;
 use mail::{Domain, MessageId, NextHop};
@@ -14,25 +14,25 @@ use mail::{Domain, MessageId, NextHop};
 const ROUTED_MAX: usize = 1_000;
 
 impl Scheduler {
-    /// Puts a new transaction on its destination's roll.
-    pub(crate) fn enroll(&mut self, job: u32) {
-        let first = &mut self.destinations[self.jobs[job].destination].roll;
-        let next = std::mem::replace(first, job);
-        self.jobs[job].roll.next = next;
+    /// Puts a new group on its destination's roll.
+    pub(crate) fn enroll(&mut self, group: u32) {
+        let first = &mut self.destinations[self.groups[group].destination].roll;
+        let next = std::mem::replace(first, group);
+        self.groups[group].roll.next = next;
         if next != NONE {
-            self.jobs[next].roll.prev = job;
+            self.groups[next].roll.prev = group;
         }
     }
 
     /// The inverse of `enroll`.
-    pub(crate) fn strike(&mut self, job: u32) {
-        let Job { destination, roll, .. } = self.jobs[job];
+    pub(crate) fn strike(&mut self, group: u32) {
+        let RecipientGroup { destination, roll, .. } = self.groups[group];
         match roll.prev {
             NONE => self.destinations[destination].roll = roll.next,
-            prev => self.jobs[prev].roll.next = roll.next,
+            prev => self.groups[prev].roll.next = roll.next,
         }
         if roll.next != NONE {
-            self.jobs[roll.next].roll.prev = roll.prev;
+            self.groups[roll.next].roll.prev = roll.prev;
         }
     }
 
@@ -60,8 +60,8 @@ impl Scheduler {
         let own = Domain::parse(name).ok().and_then(|domain| self.known(&NextHop::Mx(domain)));
         let others = self.routed_destinations.iter().copied().filter(|at| Some(*at) != own);
         let all: Vec<u32> = own.into_iter().chain(others).collect();
-        let jobs: usize = all.iter().map(|at| self.destinations[*at].jobs as usize).sum();
-        if jobs > ROWS_LOOKED_AT_MAX {
+        let groups: usize = all.iter().map(|at| self.destinations[*at].groups as usize).sum();
+        if groups > ROWS_LOOKED_AT_MAX {
             return None;
         }
         let messages = all.into_iter().flat_map(|at| self.roll(at));
@@ -72,12 +72,12 @@ impl Scheduler {
         Some(named)
     }
 
-    /// The messages on a destination's roll; one that has several transactions there comes as often.
+    /// The messages on a destination's roll; one that has several groups there comes as often.
     fn roll(&self, destination: u32) -> impl Iterator<Item = u32> + '_ {
-        let first = Some(self.destinations[destination].roll).filter(|job| *job != NONE);
-        let jobs = std::iter::successors(first, |job| {
-            Some(self.jobs[*job].roll.next).filter(|next| *next != NONE)
+        let first = Some(self.destinations[destination].roll).filter(|group| *group != NONE);
+        let groups = std::iter::successors(first, |group| {
+            Some(self.groups[*group].roll.next).filter(|next| *next != NONE)
         });
-        jobs.map(|job| self.jobs[job].message)
+        groups.map(|group| self.groups[group].message)
     }
 }

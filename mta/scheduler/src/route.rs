@@ -2,7 +2,7 @@
 //!
 //! Must never act before the first `poll`: while the log is read again, what happened goes first.
 
-use crate::message::JobState;
+use crate::message::GroupState;
 use crate::output::{NoticeKind, Record};
 use crate::scheduler::Scheduler;
 use mail::{Change, Enhanced, NextHop, Reply, Report, Stage};
@@ -13,9 +13,9 @@ const ROUTED_MAX: usize = 64;
 impl Scheduler {
     pub(crate) fn follow_routes(&mut self) {
         for _ in 0..ROUTED_MAX {
-            let Some(job) = self.routed.pop_front() else { return };
-            if self.jobs[job].state == JobState::Routed {
-                self.follow_route(job);
+            let Some(group) = self.routed.pop_front() else { return };
+            if self.groups[group].state == GroupState::Routed {
+                self.follow_route(group);
             }
         }
     }
@@ -32,13 +32,13 @@ impl Scheduler {
         }
     }
 
-    fn follow_route(&mut self, job: u32) {
-        let message = self.jobs[job].message;
-        let members = self.members(job);
+    fn follow_route(&mut self, group: u32) {
+        let message = self.groups[group].message;
+        let members = self.members(group);
         let mut record = Record::new(self.messages[message].id);
         self.count_out(message);
-        self.leave(job);
-        match &self.destinations[self.jobs[job].destination].hop {
+        self.leave(group);
+        match &self.destinations[self.groups[group].destination].hop {
             NextHop::Error(text) => {
                 let report = refusal(text);
                 let failed = members.into_iter().map(|at| (at, report.clone())).collect();
@@ -50,7 +50,7 @@ impl Scheduler {
                 record.changes.push(Change::Delivered { message, recipients });
             }
         }
-        self.end_job(job);
+        self.end_group(group);
         self.close_or_count(message, &mut record);
         self.record(record);
     }

@@ -2,8 +2,8 @@
 //!
 //! Must never be on the way of a message: it looks at everything, as its caller asked for.
 
-use crate::job::To;
-use crate::message::{Job, JobState};
+use crate::group::To;
+use crate::message::{GroupState, RecipientGroup};
 use crate::order::{Candidate, Candidates};
 use crate::scheduler::Scheduler;
 use mail::Now;
@@ -13,18 +13,19 @@ use view::Order;
 impl Scheduler {
     /// The first step: reads what could be tried, with its keys.
     pub fn read_candidates(&mut self, order: Order) -> Candidates {
-        let waits = |job: &Job| matches!(job.state, JobState::Waiting | JobState::Ready);
+        let waits =
+            |group: &RecipientGroup| matches!(group.state, GroupState::Waiting | GroupState::Ready);
         let waiting: Vec<u32> =
-            self.jobs.iter().filter(|(_, job)| waits(job)).map(|(at, _)| at).collect();
+            self.groups.iter().filter(|(_, group)| waits(group)).map(|(at, _)| at).collect();
         let mut all = Vec::with_capacity(waiting.len());
-        for (number, job) in waiting.into_iter().enumerate() {
-            let mut key = self.key_of(job, order);
+        for (number, group) in waiting.into_iter().enumerate() {
+            let mut key = self.key_of(group, order);
             match order {
                 Order::Random => key.first = self.chance.bits(),
                 Order::None => key.first = number as u64,
                 _ => {}
             }
-            all.push(Candidate { key, job });
+            all.push(Candidate { key, group });
         }
         Candidates { order, all }
     }
@@ -36,17 +37,17 @@ impl Scheduler {
         self.set_order(candidates.order);
         let mut begun = 0;
         let mut destinations = BTreeSet::new();
-        for Candidate { key, job } in &candidates.all {
-            let message = self.jobs[*job].message;
-            let same =
-                self.jobs[*job].state != JobState::Vacant && self.messages[message].id == key.id;
-            if same && self.jobs[*job].state == JobState::Waiting {
-                self.shift(*job, To::Ready);
+        for Candidate { key, group } in &candidates.all {
+            let message = self.groups[*group].message;
+            let same = self.groups[*group].state != GroupState::Vacant
+                && self.messages[message].id == key.id;
+            if same && self.groups[*group].state == GroupState::Waiting {
+                self.shift(*group, To::Ready);
             }
-            let ready = same && self.jobs[*job].state == JobState::Ready;
+            let ready = same && self.groups[*group].state == GroupState::Ready;
             begun += usize::from(ready);
-            if ready && destinations.insert(self.jobs[*job].destination) {
-                self.destinations[self.jobs[*job].destination].blocked_until = 0;
+            if ready && destinations.insert(self.groups[*group].destination) {
+                self.destinations[self.groups[*group].destination].blocked_until = 0;
             }
         }
         destinations.into_iter().for_each(|at| self.refresh(at));

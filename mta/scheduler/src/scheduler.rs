@@ -7,13 +7,13 @@ use crate::chance::Chance;
 use crate::clock::{Clock, wall_seconds};
 use crate::destination::{Destination, GOES_ON, IDLE, IN_TURN, PARKED};
 use crate::due::Wheel;
-use crate::job::To;
-use crate::sender_queues::SenderQueues;
-use crate::members::Group;
-use crate::message::{Job, MANY, Many, Message, NULL_SENDER, Recipient};
+use crate::group::To;
+use crate::members::MemberList;
+use crate::message::{MANY, Many, Message, NULL_SENDER, Recipient, RecipientGroup};
 use crate::order::Key;
 use crate::output::{Arrival, ArrivingRecipient, AttemptId, DestinationId, Output, Record};
 use crate::poll::FLIGHT_BITS;
+use crate::sender_queues::SenderQueues;
 use crate::settings::{DestinationLimits, Settings};
 use crate::store::reports::REPORT_BYTES_MAX;
 use crate::store::shards::{Shards, hash_with};
@@ -56,8 +56,8 @@ pub struct Scheduler {
     pub(crate) messages: Slab<Message>,
     pub(crate) singles: Slab<Recipient>,
     pub(crate) many: Slab<Many>,
-    pub(crate) jobs: Slab<Job>,
-    pub(crate) groups: Slab<Group>,
+    pub(crate) groups: Slab<RecipientGroup>,
+    pub(crate) member_lists: Slab<MemberList>,
     pub(crate) symbols: Symbols,
     pub(crate) reports: Reports,
 
@@ -101,7 +101,7 @@ pub struct Scheduler {
     pub(crate) aged: VecDeque<Aged>,
     pub(crate) records: VecDeque<Record>,
     pub(crate) counts: Counts,
-    /// While the log is read again: the transaction that the last `Due` made.
+    /// While the log is read again: the group that the last `Due` made.
     pub(crate) last_due: Option<(u32, u32, i64)>,
 }
 
@@ -110,7 +110,7 @@ pub struct Scheduler {
 pub(crate) struct Flight {
     /// 0: none.
     pub attempt: u64,
-    pub job: u32,
+    pub group: u32,
     pub epoch: u8,
     pub suspect: bool,
     /// Nobody knew whether the destination answers.
@@ -139,8 +139,8 @@ impl Scheduler {
             messages: Slab::new(),
             singles: Slab::new(),
             many: Slab::new(),
-            jobs: Slab::new(),
             groups: Slab::new(),
+            member_lists: Slab::new(),
             symbols: Symbols::new(chance.bits()),
             reports: Reports::new(chance.bits(), REPORT_BYTES_MAX),
             destinations: Slab::new(),
@@ -180,10 +180,10 @@ impl Scheduler {
     pub fn arrive(&mut self, arrival: &Arrival, now: Now) -> Result<(), SchedulerError> {
         self.clock.set(now);
         let message = self.open_message(arrival)?;
-        for (at, members) in self.group(message, arrival.recipients) {
-            let job = self.new_job(message, at, members);
-            let to = self.first_state(job);
-            self.enter(job, to);
+        for (at, members) in self.by_destination(message, arrival.recipients) {
+            let group = self.new_group(message, at, members);
+            let to = self.first_state(group);
+            self.enter(group, to);
         }
         self.count_in(message);
         self.start_age(message, arrival.arrived);
@@ -288,7 +288,11 @@ impl Scheduler {
     }
 
     /// By destination, in the order in which the destinations are named first.
-    fn group(&mut self, message: u32, recipients: &[ArrivingRecipient]) -> Vec<(u32, Vec<u32>)> {
+    fn by_destination(
+        &mut self,
+        message: u32,
+        recipients: &[ArrivingRecipient],
+    ) -> Vec<(u32, Vec<u32>)> {
         let mut groups: Vec<(u32, Vec<u32>)> = Vec::new();
         let mut places: BTreeMap<u32, usize> = BTreeMap::new();
         for (index, one) in recipients.iter().enumerate() {
@@ -303,9 +307,9 @@ impl Scheduler {
         groups
     }
 
-    /// Where a new transaction begins.
-    pub(crate) fn first_state(&self, job: u32) -> To {
-        let Job { message, destination, .. } = self.jobs[job];
+    /// Where a new group begins.
+    pub(crate) fn first_state(&self, group: u32) -> To {
+        let RecipientGroup { message, destination, .. } = self.groups[group];
         match &self.destinations[destination].hop {
             NextHop::Hold => To::Held,
             _ if self.messages[message].held != 0 => To::Held,
@@ -378,11 +382,11 @@ impl Scheduler {
         u16::try_from(found).expect("settings do not have 65,536 different limits")
     }
 
-    /// A destination whose last transaction went: remembered for a while, the oldest of these
+    /// A destination whose last group went: remembered for a while, the oldest of these
     /// forgotten.
     pub(crate) fn idle(&mut self, destination: u32) {
         let found = &mut self.destinations[destination];
-        if found.jobs > 0 || found.flags & IDLE != 0 {
+        if found.groups > 0 || found.flags & IDLE != 0 {
             return;
         }
         found.flags |= IDLE;
@@ -396,7 +400,7 @@ impl Scheduler {
 
     fn forget(&mut self, destination: u32) {
         let found = &mut self.destinations[destination];
-        if found.jobs > 0 {
+        if found.groups > 0 {
             return;
         }
         if found.flags & (IN_TURN[0] | IN_TURN[1] | PARKED[0] | PARKED[1] | GOES_ON) != 0 {
@@ -420,11 +424,11 @@ impl Scheduler {
         let found = &self.messages[message];
         let (held, awake) = if found.has(MANY) {
             let many = &self.many[found.recipients];
-            (many.held == many.jobs, many.awake > 0)
+            (many.held == many.groups, many.awake > 0)
         } else {
-            let job = self.singles[found.recipients].job;
-            let state = self.jobs.get(job).map(|job| job.state).unwrap_or_default();
-            (state == crate::message::JobState::Held, state.is_awake())
+            let group = self.singles[found.recipients].group;
+            let state = self.groups.get(group).map(|group| group.state).unwrap_or_default();
+            (state == crate::message::GroupState::Held, state.is_awake())
         };
         match (found.held != 0 || held, awake) {
             (true, _) => State::Held,

@@ -5,7 +5,7 @@
 
 use crate::destination::{CLASSES, Destination};
 use crate::due::Links;
-use crate::message::Job;
+use crate::message::RecipientGroup;
 use crate::store::shards::{Shards, hash_with};
 use crate::store::{NONE, Slab};
 
@@ -46,11 +46,11 @@ impl SenderQueues {
         *self = SenderQueues::new(self.table.seed());
     }
 
-    /// Puts a job at the end of its queue. A new queue is the last in its ring, or with `soon` the
+    /// Puts a group at the end of its queue. A new queue is the last in its ring, or with `soon` the
     /// next one.
     pub fn push(
         &mut self,
-        jobs: &mut Slab<Job>,
+        groups: &mut Slab<RecipientGroup>,
         destination: &mut Destination,
         key: SenderQueueKey,
         at: u32,
@@ -61,32 +61,37 @@ impl SenderQueues {
             None => self.open(destination, key, soon),
         };
         let last = std::mem::replace(&mut self.queues[queue].last, at);
-        jobs[at].links = Links { prev: last, next: NONE };
-        jobs[at].place = queue;
+        groups[at].links = Links { prev: last, next: NONE };
+        groups[at].place = queue;
         match last {
             NONE => self.queues[queue].first = at,
-            last => jobs[last].links.next = at,
+            last => groups[last].links.next = at,
         }
     }
 
-    /// Takes a job out of its queue, wherever it stands.
-    pub fn remove(&mut self, jobs: &mut Slab<Job>, destination: &mut Destination, at: u32) {
-        let queue = jobs[at].place;
-        let links = std::mem::take(&mut jobs[at].links);
+    /// Takes a group out of its queue, wherever it stands.
+    pub fn remove(
+        &mut self,
+        groups: &mut Slab<RecipientGroup>,
+        destination: &mut Destination,
+        at: u32,
+    ) {
+        let queue = groups[at].place;
+        let links = std::mem::take(&mut groups[at].links);
         match links.prev {
             NONE => self.queues[queue].first = links.next,
-            prev => jobs[prev].links.next = links.next,
+            prev => groups[prev].links.next = links.next,
         }
         match links.next {
             NONE => self.queues[queue].last = links.prev,
-            next => jobs[next].links.prev = links.prev,
+            next => groups[next].links.prev = links.prev,
         }
         if self.queues[queue].first == NONE {
             self.close(destination, queue);
         }
     }
 
-    /// The job whose turn it is, still in its queue; the turn passes on.
+    /// The group whose turn it is, still in its queue; the turn passes on.
     pub fn next(&mut self, destination: &mut Destination) -> Option<u32> {
         let class = choose(destination)?;
         let queue = destination.rings[class];

@@ -50,7 +50,7 @@ pub struct DestinationLimits {
     pub connections: u32,
     /// Attempts in flight before the destination has answered for the first time.
     pub start_connections: u32,
-    /// Transactions on one connection; for whoever keeps the connections.
+    /// Transactions on one connection; for the process that keeps the connections.
     pub messages_per_connection: u32,
     /// Recipients in one attempt.
     pub recipients_per_message: u32,

@@ -5,9 +5,9 @@
 //! The bytes are a version and `Saved` in postcard.
 
 use crate::clock::wall_of_seconds;
-use crate::job::To;
+use crate::group::To;
 use crate::message::{
-    DELAY_SEEN, JobState, MANY, Message, NULL_SENDER, OVERDUE, Recipient, TELLS_DELAY,
+    DELAY_SEEN, GroupState, MANY, Message, NULL_SENDER, OVERDUE, Recipient, TELLS_DELAY,
 };
 use crate::scheduler::{Scheduler, SchedulerError};
 use crate::store::{NONE, Numbers};
@@ -40,12 +40,12 @@ struct Saved<'a> {
     /// Also those that are done, so that indexes stay what they are.
     recipients: u32,
     #[serde(borrow)]
-    jobs: Cow<'a, [SavedJob<'a>]>,
+    groups: Cow<'a, [SavedGroup<'a>]>,
     reports: Cow<'a, [Report]>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-struct SavedJob<'a> {
+struct SavedGroup<'a> {
     hop: Cow<'a, NextHop>,
     attempts: u16,
     /// Wall time in microseconds; `None`: it was not waiting for the schedule.
@@ -153,15 +153,16 @@ impl Scheduler {
 
     fn save(&self, message: u32, now: Now) -> Vec<u8> {
         let found = &self.messages[message];
-        if !found.has(MANY) && self.singles[found.recipients].job != NONE {
+        if !found.has(MANY) && self.singles[found.recipients].group != NONE {
             return self.save_single(message, now);
         }
         let mut reports = Numbers::new();
-        let jobs = self.jobs_of(message);
-        let jobs = jobs.into_iter().map(|job| self.save_job(job, &mut reports, now)).collect();
+        let groups = self.groups_of(message);
+        let groups =
+            groups.into_iter().map(|group| self.save_group(group, &mut reports, now)).collect();
         let all: Vec<Report> =
             reports.all().iter().filter_map(|report| self.reports.get(*report).cloned()).collect();
-        self.save_message(found, Cow::Owned(jobs), all.into())
+        self.save_message(found, Cow::Owned(groups), all.into())
     }
 
     /// Nearly all messages are like this, and of them a long queue is saved again and again: nothing is allocated but the
@@ -172,14 +173,14 @@ impl Scheduler {
         let reports = self.reports.get(one.report).map_or(&[][..], std::slice::from_ref);
         let recipient = self.save_as(0, one, reports.len() as u32);
         let members = Cow::Borrowed(std::slice::from_ref(&recipient));
-        let job = self.save_job_of(one.job, members, now);
-        self.save_message(found, Cow::Borrowed(std::slice::from_ref(&job)), reports.into())
+        let group = self.save_group_of(one.group, members, now);
+        self.save_message(found, Cow::Borrowed(std::slice::from_ref(&group)), reports.into())
     }
 
     fn save_message<'a>(
         &'a self,
         found: &Message,
-        jobs: Cow<'a, [SavedJob<'a>]>,
+        groups: Cow<'a, [SavedGroup<'a>]>,
         reports: Cow<'a, [Report]>,
     ) -> Vec<u8> {
         let many = found.has(MANY);
@@ -196,33 +197,33 @@ impl Scheduler {
             held: found.held,
             flags: found.flags & kept,
             recipients,
-            jobs,
+            groups,
             reports,
         })
     }
 
-    fn save_job(&self, job: u32, reports: &mut Numbers<u32>, now: Now) -> SavedJob<'_> {
-        let message = self.jobs[job].message;
-        let members = self.members(job).into_iter();
+    fn save_group(&self, group: u32, reports: &mut Numbers<u32>, now: Now) -> SavedGroup<'_> {
+        let message = self.groups[group].message;
+        let members = self.members(group).into_iter();
         let members = members.filter_map(|index| self.save_recipient(message, index, reports));
-        self.save_job_of(job, Cow::Owned(members.collect()), now)
+        self.save_group_of(group, Cow::Owned(members.collect()), now)
     }
 
-    fn save_job_of<'a>(
+    fn save_group_of<'a>(
         &'a self,
-        job: u32,
+        group: u32,
         members: Cow<'a, [SavedRecipient<'a>]>,
         now: Now,
-    ) -> SavedJob<'a> {
-        let found = &self.jobs[job];
+    ) -> SavedGroup<'a> {
+        let found = &self.groups[group];
         let due = match found.state {
-            JobState::Waiting => Some(self.clock.wall_of(found.place).micros()),
+            GroupState::Waiting => Some(self.clock.wall_of(found.place).micros()),
             // A restart in the middle of an attempt is a lost attempt.
-            JobState::InFlight => Some(now.wall.micros()),
+            GroupState::InFlight => Some(now.wall.micros()),
             _ => None,
         };
         let hop = Cow::Borrowed(&self.destinations[found.destination].hop);
-        SavedJob { hop, attempts: found.attempts, due, members }
+        SavedGroup { hop, attempts: found.attempts, due, members }
     }
 
     fn save_recipient(
@@ -249,8 +250,8 @@ impl Scheduler {
 
     fn load(&mut self, saved: &Saved) {
         let message = self.load_message(saved);
-        for job in saved.jobs.iter() {
-            self.load_job(message, job);
+        for group in saved.groups.iter() {
+            self.load_group(message, group);
         }
         self.count_in(message);
         self.start_age(message, wall_of_seconds(saved.arrived_seconds));
@@ -258,12 +259,12 @@ impl Scheduler {
 
     fn load_message(&mut self, saved: &Saved) -> u32 {
         let mut all = vec![Recipient::default(); saved.recipients as usize];
-        for one in saved.jobs.iter().flat_map(|job| job.members.iter()) {
+        for one in saved.groups.iter().flat_map(|group| group.members.iter()) {
             let report = (one.report as usize).checked_sub(1).and_then(|at| saved.reports.get(at));
             all[one.index as usize] = Recipient {
                 local: self.symbols.texts.insert(one.local),
                 domain: self.symbols.intern(one.domain),
-                job: NONE,
+                group: NONE,
                 report: report.map_or(NONE, |report| self.reports.intern(report)),
                 notify: one.notify,
                 delay_noticed: one.delay_noticed,
@@ -292,19 +293,19 @@ impl Scheduler {
         message
     }
 
-    fn load_job(&mut self, message: u32, saved: &SavedJob) {
+    fn load_group(&mut self, message: u32, saved: &SavedGroup) {
         let Some(first) = saved.members.first() else { return };
         let symbol = self.recipient_mut(message, first.index).domain;
         let destination = self.destination(&saved.hop, first.domain, symbol);
         saved.members[1..].iter().for_each(|one| self.note_routed(destination, one.domain));
         let members = saved.members.iter().map(|one| one.index).collect();
-        let job = self.new_job(message, destination, members);
-        self.jobs[job].attempts = saved.attempts;
-        let to = match (self.first_state(job), saved.due) {
+        let group = self.new_group(message, destination, members);
+        self.groups[group].attempts = saved.attempts;
+        let to = match (self.first_state(group), saved.due) {
             (To::Ready, Some(due)) => self.wait_until(Wall::from_micros(due)),
             (to, _) => to,
         };
-        self.enter(job, to);
+        self.enter(group, to);
     }
 
     /// A due time of before the restart; a clock that went wrong never makes it far away.
@@ -320,9 +321,9 @@ impl Scheduler {
     fn apply_done(&mut self, message: u32, recipients: &[u32]) {
         self.count_out(message);
         for index in recipients {
-            let Some(job) = self.job_of(message, *index) else { continue };
+            let Some(group) = self.group_of(message, *index) else { continue };
             self.finish(message, *index);
-            self.member_left(job);
+            self.member_left(group);
         }
         self.count_in(message);
         if self.is_done(message) {
@@ -334,40 +335,40 @@ impl Scheduler {
     /// they stay together.
     fn apply_due(&mut self, message: u32, all: &[u32], due: Wall, attempts: u16, why: &Report) {
         let known: Vec<u32> =
-            all.iter().copied().filter(|at| self.job_of(message, *at).is_some()).collect();
+            all.iter().copied().filter(|at| self.group_of(message, *at).is_some()).collect();
         known.iter().for_each(|index| self.note_report(message, *index, why));
         self.count_out(message);
-        for (job, members) in self.by_job(message, known) {
-            self.apply_due_to(job, members, due, attempts);
+        for (group, members) in self.by_group(message, known) {
+            self.apply_due_to(group, members, due, attempts);
         }
         self.count_in(message);
     }
 
-    fn apply_due_to(&mut self, job: u32, members: Vec<u32>, due: Wall, attempts: u16) {
-        let message = self.jobs[job].message;
-        let job = if self.members_len(job) == members.len() {
-            self.leave(job);
-            job
+    fn apply_due_to(&mut self, group: u32, members: Vec<u32>, due: Wall, attempts: u16) {
+        let message = self.groups[group].message;
+        let group = if self.members_len(group) == members.len() {
+            self.leave(group);
+            group
         } else if let Some((before, target, when)) = self.last_due
             && (before, when) == (message, due.micros())
-            && target != job
-            && self.jobs[target].message == message
-            && self.jobs[target].destination == self.jobs[job].destination
+            && target != group
+            && self.groups[target].message == message
+            && self.groups[target].destination == self.groups[group].destination
         {
-            return self.join(job, target, members);
+            return self.join(group, target, members);
         } else {
-            self.divide(job, members)
+            self.divide(group, members)
         };
-        self.jobs[job].attempts = attempts;
-        let to = match self.first_state(job) {
+        self.groups[group].attempts = attempts;
+        let to = match self.first_state(group) {
             To::Ready => self.wait_until(due),
             to => to,
         };
-        self.enter(job, to);
-        self.last_due = Some((message, job, due.micros()));
+        self.enter(group, to);
+        self.last_due = Some((message, group, due.micros()));
     }
 
-    /// Moves members from one transaction to another of the same destination. At least one is left.
+    /// Moves members from one group to another of the same destination. At least one is left.
     fn join(&mut self, from: u32, to: u32, members: Vec<u32>) {
         self.members_joined(to, &members);
         self.members_left(from, members.len());
@@ -379,8 +380,8 @@ impl Scheduler {
         self.close_message(message);
     }
 
-    pub(crate) fn job_of(&self, message: u32, index: u32) -> Option<u32> {
-        self.recipient(message, index).map(|one| one.job).filter(|job| *job != NONE)
+    pub(crate) fn group_of(&self, message: u32, index: u32) -> Option<u32> {
+        self.recipient(message, index).map(|one| one.group).filter(|group| *group != NONE)
     }
 }
 
@@ -394,17 +395,19 @@ fn encode(saved: &Saved) -> Vec<u8> {
 }
 
 impl Saved<'_> {
-    /// Each recipient at most once, each within bounds, each transaction with one.
+    /// Each recipient at most once, each within bounds, each group with one.
     fn is_sound(&self) -> bool {
         if self.recipients == 1 {
-            return matches!(&*self.jobs, [job] if matches!(&*job.members, [one] if one.index == 0));
+            return matches!(&*self.groups, [group] if matches!(&*group.members, [one] if one.index == 0));
         }
-        if self.recipients > RECIPIENTS_MAX || self.jobs.is_empty() {
+        if self.recipients > RECIPIENTS_MAX || self.groups.is_empty() {
             return false;
         }
         let mut seen = vec![false; self.recipients as usize];
         let is_new = |seen: &mut bool| !std::mem::replace(seen, true);
         let mut fits = |one: &SavedRecipient| seen.get_mut(one.index as usize).is_some_and(is_new);
-        self.jobs.iter().all(|job| !job.members.is_empty() && job.members.iter().all(&mut fits))
+        self.groups
+            .iter()
+            .all(|group| !group.members.is_empty() && group.members.iter().all(&mut fits))
     }
 }

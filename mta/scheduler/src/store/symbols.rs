@@ -17,7 +17,7 @@ pub(crate) struct Symbols {
 struct Entry {
     text: u32,
     uses: u32,
-    /// Of a sender: how many transactions are ready or in flight, to know who floods and who does not.
+    /// Of a sender: how many groups are ready or in flight, to know who floods and who does not.
     busy: u32,
     /// Of a domain: the destination that is its MX hosts, if there is one.
     destination: u32,

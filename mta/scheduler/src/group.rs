@@ -1,19 +1,19 @@
-//! Transactions: how they are made, divided, moved from one state to the next, and ended.
+//! Groups: how they are made, divided, moved from one state to the next, and ended.
 //!
 //! Must never leave one in two lists, or in none that wakes it.
 
-use crate::sender_queues::SenderQueueKey;
-use crate::message::{Job, JobState, MANY, Recipient};
+use crate::message::{GroupState, MANY, Recipient, RecipientGroup};
 use crate::order::{Facts, Key};
 use crate::scheduler::Scheduler;
+use crate::sender_queues::SenderQueueKey;
 use crate::store::NONE;
 use mail::{Change, Report};
 use view::Order;
 
-/// A sender with at most so many transactions ready or in flight goes ahead of those with more.
+/// A sender with at most so many groups ready or in flight goes ahead of those with more.
 pub(crate) const LIGHT_SENDER_MAX: u32 = 100;
 
-/// Where a transaction goes.
+/// Where a group goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum To {
     Wait(u32),
@@ -24,97 +24,101 @@ pub(crate) enum To {
 }
 
 impl Scheduler {
-    /// Makes a transaction; `enter` is to follow.
-    pub(crate) fn new_job(&mut self, message: u32, destination: u32, members: Vec<u32>) -> u32 {
-        let job = self.jobs.insert(Job { message, destination, ..Job::default() });
-        self.destinations[destination].jobs += 1;
-        self.enroll(job);
+    /// Makes a group; `enter` is to follow.
+    pub(crate) fn new_group(&mut self, message: u32, destination: u32, members: Vec<u32>) -> u32 {
+        let group = self.groups.insert(RecipientGroup {
+            message,
+            destination,
+            ..RecipientGroup::default()
+        });
+        self.destinations[destination].groups += 1;
+        self.enroll(group);
         if self.messages[message].has(MANY) {
-            self.many[self.messages[message].recipients].jobs += 1;
+            self.many[self.messages[message].recipients].groups += 1;
         }
         for index in &members {
-            self.recipient_mut(message, *index).job = job;
+            self.recipient_mut(message, *index).group = group;
         }
-        self.set_members(job, members);
-        job
+        self.set_members(group, members);
+        group
     }
 
-    /// Takes some members out into a transaction of their own, of the same destination and with
+    /// Takes some members out into a group of their own, of the same destination and with
     /// as many attempts; `enter` is to follow for it. At least one member is left.
-    pub(crate) fn divide(&mut self, job: u32, taken: Vec<u32>) -> u32 {
-        let Job { message, destination, attempts, .. } = self.jobs[job];
+    pub(crate) fn divide(&mut self, group: u32, taken: Vec<u32>) -> u32 {
+        let RecipientGroup { message, destination, attempts, .. } = self.groups[group];
         let count = taken.len();
-        let new = self.new_job(message, destination, taken);
-        self.jobs[new].attempts = attempts;
-        self.members_left(job, count);
+        let new = self.new_group(message, destination, taken);
+        self.groups[new].attempts = attempts;
+        self.members_left(group, count);
         new
     }
 
-    /// Moves a transaction to another state and keeps the sums right.
-    pub(crate) fn shift(&mut self, job: u32, to: To) {
-        let message = self.jobs[job].message;
+    /// Moves a group to another state and keeps the sums right.
+    pub(crate) fn shift(&mut self, group: u32, to: To) {
+        let message = self.groups[group].message;
         self.count_out(message);
-        self.leave(job);
-        self.enter(job, to);
+        self.leave(group);
+        self.enter(group, to);
         self.count_in(message);
     }
 
-    /// Puts a transaction that is in no state into one.
-    pub(crate) fn enter(&mut self, job: u32, to: To) {
-        self.jobs[job].since = self.clock.seconds();
+    /// Puts a group that is in no state into one.
+    pub(crate) fn enter(&mut self, group: u32, to: To) {
+        self.groups[group].since = self.clock.seconds();
         let state = match to {
             To::Wait(tick) => {
-                self.jobs[job].place = tick;
-                self.retries.insert(&mut self.jobs, job);
-                JobState::Waiting
+                self.groups[group].place = tick;
+                self.retries.insert(&mut self.groups, group);
+                GroupState::Waiting
             }
             To::Ready => {
-                self.line_up(job);
-                JobState::Ready
+                self.line_up(group);
+                GroupState::Ready
             }
             To::Flight(flight) => {
-                self.jobs[job].place = flight;
-                JobState::InFlight
+                self.groups[group].place = flight;
+                GroupState::InFlight
             }
-            To::Held => JobState::Held,
+            To::Held => GroupState::Held,
             To::Routed => {
-                self.routed.push_back(job);
-                JobState::Routed
+                self.routed.push_back(group);
+                GroupState::Routed
             }
         };
-        self.jobs[job].state = state;
-        self.count_state(job, state, 1);
+        self.groups[group].state = state;
+        self.count_state(group, state, 1);
         if to == To::Ready {
-            self.refresh(self.jobs[job].destination);
+            self.refresh(self.groups[group].destination);
         }
     }
 
-    /// Takes a transaction out of the state it is in.
-    pub(crate) fn leave(&mut self, job: u32) {
-        let state = std::mem::take(&mut self.jobs[job].state);
+    /// Takes a group out of the state it is in.
+    pub(crate) fn leave(&mut self, group: u32) {
+        let state = std::mem::take(&mut self.groups[group].state);
         match state {
-            JobState::Waiting => self.retries.remove(&mut self.jobs, job),
-            JobState::Ready => self.step_out(job),
+            GroupState::Waiting => self.retries.remove(&mut self.groups, group),
+            GroupState::Ready => self.step_out(group),
             _ => {}
         }
-        self.count_state(job, state, -1);
+        self.count_state(group, state, -1);
     }
 
     /// As `leave`, for one that the wheel has given out.
-    pub(crate) fn leave_popped(&mut self, job: u32) {
-        self.jobs[job].state = JobState::Vacant;
-        self.count_state(job, JobState::Waiting, -1);
+    pub(crate) fn leave_popped(&mut self, group: u32) {
+        self.groups[group].state = GroupState::Vacant;
+        self.count_state(group, GroupState::Waiting, -1);
     }
 
-    fn count_state(&mut self, job: u32, state: JobState, by: i32) {
-        let message = &self.messages[self.jobs[job].message];
-        if state == JobState::InFlight {
+    fn count_state(&mut self, group: u32, state: GroupState, by: i32) {
+        let message = &self.messages[self.groups[group].message];
+        if state == GroupState::InFlight {
             let busy = self.symbols.busy(message.sender);
             *busy = busy.wrapping_add_signed(by);
         }
         if message.has(MANY) {
             let many = &mut self.many[message.recipients];
-            if state == JobState::Held {
+            if state == GroupState::Held {
                 many.held = many.held.wrapping_add_signed(by);
             }
             if state.is_awake() {
@@ -123,14 +127,14 @@ impl Scheduler {
         }
     }
 
-    /// Ends a transaction that is in no state.
-    pub(crate) fn end_job(&mut self, job: u32) {
-        self.free_members(job);
-        self.strike(job);
-        let Job { message, destination, .. } = self.jobs.remove(job);
-        self.destinations[destination].jobs -= 1;
+    /// Ends a group that is in no state.
+    pub(crate) fn end_group(&mut self, group: u32) {
+        self.free_members(group);
+        self.strike(group);
+        let RecipientGroup { message, destination, .. } = self.groups.remove(group);
+        self.destinations[destination].groups -= 1;
         if self.messages[message].has(MANY) {
-            self.many[self.messages[message].recipients].jobs -= 1;
+            self.many[self.messages[message].recipients].groups -= 1;
         }
         self.refresh(destination);
         self.idle(destination);
@@ -139,7 +143,7 @@ impl Scheduler {
     /// Notes that a recipient is done.
     pub(crate) fn finish(&mut self, message: u32, index: u32) {
         let recipient = self.recipient_mut(message, index);
-        if recipient.job == NONE {
+        if recipient.group == NONE {
             return;
         }
         let Recipient { local, domain, report, .. } = std::mem::take(recipient);
@@ -162,7 +166,7 @@ impl Scheduler {
         let found = &self.messages[message];
         match found.has(MANY) {
             true => self.many[found.recipients].left as usize,
-            false => usize::from(self.singles[found.recipients].job != NONE),
+            false => usize::from(self.singles[found.recipients].group != NONE),
         }
     }
 
@@ -212,66 +216,67 @@ impl Scheduler {
     /// Recipients that are not done, by index.
     pub(crate) fn pending(&self, message: u32) -> Vec<u32> {
         let is_pending = |index: &u32| {
-            self.recipient(message, *index).is_some_and(|recipient| recipient.job != NONE)
+            self.recipient(message, *index).is_some_and(|recipient| recipient.group != NONE)
         };
         (0..self.recipients_len(message)).filter(is_pending).collect()
     }
 
-    /// The transactions of a message.
-    pub(crate) fn jobs_of(&self, message: u32) -> Vec<u32> {
+    /// The groups of a message.
+    pub(crate) fn groups_of(&self, message: u32) -> Vec<u32> {
         let all = (0..self.recipients_len(message)).filter_map(|at| self.recipient(message, at));
-        let mut jobs: Vec<u32> = all.map(|one| one.job).filter(|job| *job != NONE).collect();
-        jobs.sort_unstable();
-        jobs.dedup();
-        jobs
+        let mut groups: Vec<u32> =
+            all.map(|one| one.group).filter(|group| *group != NONE).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
     }
 
-    /// Makes a transaction wait for its destination.
-    fn line_up(&mut self, job: u32) {
-        let Job { message, destination: at, .. } = self.jobs[job];
+    /// Makes a group wait for its destination.
+    fn line_up(&mut self, group: u32) {
+        let RecipientGroup { message, destination: at, .. } = self.groups[group];
         *self.symbols.busy(self.messages[message].sender) += 1;
         self.destinations[at].ready += 1;
-        self.stand_in_line(job);
+        self.stand_in_line(group);
     }
 
-    /// Puts a transaction that is counted as ready into the line of the order.
-    pub(crate) fn stand_in_line(&mut self, job: u32) {
-        let Job { message, destination: at, .. } = self.jobs[job];
+    /// Puts a group that is counted as ready into the line of the order.
+    pub(crate) fn stand_in_line(&mut self, group: u32) {
+        let RecipientGroup { message, destination: at, .. } = self.groups[group];
         if !self.is_fair() {
             self.number = self.number.wrapping_add(1);
             let drawn = self.settings.order == Order::Random;
             let number = if drawn { self.chance.bits() as u32 } else { self.number };
-            self.jobs[job].place = number;
-            let key = self.key_of(job, self.settings.order);
+            self.groups[group].place = number;
+            let key = self.key_of(group, self.settings.order);
             let sorted = self.destinations[at].sorted.get_or_insert_default();
-            sorted.ready.insert((key, job));
+            sorted.ready.insert((key, group));
             return;
         }
-        let key = self.sender_queue_key(job);
+        let key = self.sender_queue_key(group);
         let light = self.symbols.is_busy_at_most(self.messages[message].sender, LIGHT_SENDER_MAX);
         let destination = &mut self.destinations[at];
-        self.sender_queues.push(&mut self.jobs, destination, key, job, light);
+        self.sender_queues.push(&mut self.groups, destination, key, group, light);
     }
 
     /// The inverse of `line_up`.
-    fn step_out(&mut self, job: u32) {
-        let Job { message, destination: at, .. } = self.jobs[job];
+    fn step_out(&mut self, group: u32) {
+        let RecipientGroup { message, destination: at, .. } = self.groups[group];
         let sender = self.messages[message].sender;
         *self.symbols.busy(sender) -= 1;
         self.destinations[at].ready -= 1;
         if self.is_fair() {
-            self.sender_queues.remove(&mut self.jobs, &mut self.destinations[at], job);
+            self.sender_queues.remove(&mut self.groups, &mut self.destinations[at], group);
         } else {
-            let key = self.key_of(job, self.settings.order);
+            let key = self.key_of(group, self.settings.order);
             if let Some(sorted) = self.destinations[at].sorted.as_deref_mut() {
-                sorted.ready.remove(&(key, job));
+                sorted.ready.remove(&(key, group));
             }
         }
         self.refresh(at);
     }
 
-    fn sender_queue_key(&self, job: u32) -> SenderQueueKey {
-        let Job { message, destination, .. } = self.jobs[job];
+    fn sender_queue_key(&self, group: u32) -> SenderQueueKey {
+        let RecipientGroup { message, destination, .. } = self.groups[group];
         let found = &self.messages[message];
         let bulk = u64::from(found.bytes) >= self.settings.bulk_bytes_min;
         let class = match found.priority {
@@ -282,8 +287,8 @@ impl Scheduler {
         (destination, found.sender, class)
     }
 
-    pub(crate) fn key_of(&self, job: u32, order: Order) -> Key {
-        let Job { message, destination, since, place, .. } = self.jobs[job];
+    pub(crate) fn key_of(&self, group: u32, order: Order) -> Key {
+        let RecipientGroup { message, destination, since, place, .. } = self.groups[group];
         let found = &self.messages[message];
         let name = match order {
             Order::Destination => self.destinations[destination].hop.to_string(),
@@ -311,7 +316,7 @@ mod tests {
     use mail::{Address, Domain, MessageId, NextHop, Notify, Now, ReversePath};
 
     #[test]
-    fn a_sender_is_as_busy_as_transactions_of_it_are_ready() {
+    fn a_sender_is_as_busy_as_groups_of_it_are_ready() {
         let settings = Settings { attempts_in_flight_max: 0, ..Settings::for_tests() };
         let (now, mut all) = (Now::default(), Scheduler::new(settings, 1, Now::default()));
         let sender = ReversePath::Address(Address::parse("a@from.test", true).unwrap());
