@@ -4,6 +4,7 @@
 
 use crate::campaign::{Campaign, class_word};
 use crate::record::{Factor, Run};
+use csv::{Terminator, WriterBuilder};
 use std::collections::BTreeSet;
 
 /// The whole campaign. Factors have `factor:` before their names, other values stand under their own.
@@ -20,7 +21,9 @@ pub fn csv(campaign: &Campaign) -> String {
     let heads = heads
         .chain(factors.iter().map(|name| format!("factor:{name}")))
         .chain(values.iter().map(ToString::to_string));
-    let mut out = line(heads);
+    let mut writer = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new());
+    let mut write = |row: Vec<String>| writer.write_record(&row).expect("a Vec takes all");
+    write(heads.collect());
     for run in runs {
         let number =
             |number: Option<f64>| number.map_or_else(String::new, |number| format!("{number}"));
@@ -30,14 +33,11 @@ pub fn csv(campaign: &Campaign) -> String {
                 Factor::Word(word) => word.clone(),
             })
         });
-        out += &line(
-            fixed(run)
-                .into_iter()
-                .chain(cell)
-                .chain(values.iter().map(|name| number(run.values.get(*name).copied()))),
-        );
+        let values = values.iter().map(|name| number(run.values.get(*name).copied()));
+        write(fixed(run).into_iter().chain(cell).chain(values).collect());
     }
-    out
+    let bytes = writer.into_inner().expect("a Vec takes all");
+    String::from_utf8(bytes).expect("all fields are strings")
 }
 
 const HEADS: [&str; 25] = [
@@ -102,30 +102,4 @@ fn fixed(run: &Run) -> Vec<String> {
         machine.sync_us.to_string(),
         machine.load.to_string(),
     ]
-}
-
-fn line(fields: impl Iterator<Item = String>) -> String {
-    fields.map(|field| quoted(&field)).collect::<Vec<_>>().join(",") + "\r\n"
-}
-
-fn quoted(field: &str) -> String {
-    if field.contains(['"', ',', '\r', '\n']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.into()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commas_quotes_and_line_ends_are_quoted_and_nothing_else_is() {
-        let fields = ["plain", "a,b", "say \"no\"", "two\nlines", ""].map(String::from);
-        assert_eq!(
-            line(fields.into_iter()),
-            "plain,\"a,b\",\"say \"\"no\"\"\",\"two\nlines\",\r\n"
-        );
-    }
 }
