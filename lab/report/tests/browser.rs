@@ -42,6 +42,14 @@ const WORDS: &str = "(() => {
     return bad;
 })()";
 
+/// Tables that are wider than their boxes and scroll: of the first table, and of those that answer a scenario's question.
+const SCROLLING: &str = "(() => {
+    const answers = [...document.querySelectorAll('section.scenario')].map(one => one.querySelector('.box'));
+    const boxes = [document.querySelector('.box'), ...answers].filter(box => box);
+    return boxes.filter(box => box.scrollWidth > box.clientWidth + 1)
+        .map(box => `${box.getAttribute('aria-label')}: ${box.scrollWidth} in ${box.clientWidth}`);
+})()";
+
 /// Wide and narrow, light and dark, and on A4 paper.
 const LOOKS: [(u32, &str); 5] =
     [(1400, "light"), (1400, "dark"), (390, "light"), (390, "dark"), (718, "print")];
@@ -80,6 +88,9 @@ fn a_browser_shows_all_of_it_without_overflow_errors_or_network() {
             browser.pictures(place, &at.replace(' ', "-"), if width > 600 { 2200 } else { 2600 });
         }
         assert_eq!(browser.value(OVERFLOW), json!({"page": 0, "out": []}), "{at}");
+        if width == 1400 {
+            assert_eq!(browser.value(SCROLLING), json!([]), "{at}");
+        }
         browser.value("document.querySelectorAll('details').forEach(one => one.open = true)");
         assert_eq!(browser.value(OVERFLOW)["page"], 0, "{at}, all unfolded");
         assert_eq!(browser.value(WORDS), json!([]), "{at}");

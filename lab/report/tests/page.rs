@@ -78,7 +78,7 @@ fn words_of_the_records_cannot_become_elements() {
         }
     }
     assert!(
-        page.contains("qmail &lt;b&gt;&amp;&quot;amp;&#39;")
+        page.contains("qmail &lt;b&gt;&amp;&quot;amp;'")
             && page.contains("hidden = &lt;nothing&gt; &amp; &quot;no one&quot;")
     );
 }
@@ -129,6 +129,31 @@ fn the_class_stands_beside_every_figure_and_where_it_was_not_seen_it_is_unknown(
         answer.contains("posthaste (sometimes)") && answer.contains("postfix (unknown)"),
         "{answer}"
     );
+}
+
+#[test]
+fn the_first_picture_ranks_the_safe_mailers_and_names_the_faster_unsafe_ones() {
+    let first_picture = |class: Class| {
+        let mut lines = small(2);
+        for line in &mut lines {
+            let Line::Run(run) = line else { continue };
+            if run.subject == "posthaste" {
+                run.durability.as_mut().unwrap().class = class;
+            }
+        }
+        let page = report::html(&campaign(&lines), "title", "file");
+        page.split_once("How to read this page").unwrap().0.to_string()
+    };
+    let synced = first_picture(Class::Synced);
+    assert!(synced.contains("<b>posthaste</b>, in each of these panels"), "{synced}");
+    // The middle cell of three, and each of its two mailers has a full bar, wide and narrow.
+    assert!(synced.contains("sessions 10</figcaption>"), "{synced}");
+    assert_eq!(synced.matches("class=\"solid\"").count(), 2 * 2);
+    let unsynced = first_picture(Class::Unsynced);
+    assert!(unsynced.contains("<b>postfix</b>, in each of these panels"), "{unsynced}");
+    assert!(unsynced.contains("but not synced: <b>posthaste</b>"), "{unsynced}");
+    assert!(unsynced.contains("posthaste (unsynced)</text>"), "{unsynced}");
+    assert_eq!(unsynced.matches("class=\"hollow\"").count(), 2);
 }
 
 #[test]

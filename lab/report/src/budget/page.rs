@@ -4,11 +4,11 @@
 
 use super::judge::{Found, Judged, Verdict};
 use super::words::{of_row, or_dash};
-use crate::draw::escape;
-use crate::page::{heads, table};
+use crate::page::{group_head, heads, table};
+use maud::{Markup, html};
 
-/// With a heading and how to read it.
-pub fn section(judged: &Judged) -> String {
+/// Returns the table with a heading and how to read it.
+pub fn section(judged: &Judged) -> Markup {
     let head = [
         ("where", false),
         ("wanted", false),
@@ -19,56 +19,53 @@ pub fn section(judged: &Judged) -> String {
         ("ceiling", true),
         ("verdict", false),
     ];
-    let rows: String = judged.rows.iter().map(|(row, found)| {
-        let title = format!("{}: {}", row.work, row.wanted);
-        let lines: String = found.iter().map(line).collect();
-        format!(
-            "<tbody><tr class=\"cell\"><th scope=\"rowgroup\" colspan=\"{}\"><span>{}<br><span class=\"soft\">{}</span></span></th></tr>{lines}</tbody>",
-            head.len(),
-            escape(&title),
-            escape(&of_row(found)),
-        )
-    }).collect();
-    format!(
-        "<section id=\"budgets\">\n<h2>The budgets</h2>\n\
-         <p>What is wanted, and what the runs show. Ratios are taken round by round, as the runs of a round stand side by side; the figure is \
-         the median of the rounds, the interval is where the true median lies with 95 % confidence. A budget is <em>met at 99.5 %</em> where \
-         Student’s test of the rounds’ logarithms says so (where there is no spread, the sign test), and never by fewer than ten rounds. The \
-         columns of subjects are medians of the value itself.{other}</p>\n{table}</section>\n",
-        other = other(judged),
-        table = table("Budgets: wanted and reached", &heads(&head), &rows),
-    )
+    let body = html! {
+        @for (row, found) in &judged.rows {
+            tbody {
+                (group_head(&html! { (row.work) ": " (row.wanted) br; span.soft { (of_row(found)) } }, head.len()))
+                @for found in found { (line(found)) }
+            }
+        }
+    };
+    html! {
+        section #budgets {
+            h2 { "The budgets" }
+            p {
+                "What is wanted, and what the runs show. Ratios are taken round by round, as the runs of a round stand \
+                 side by side; the figure is the median of the rounds, and the interval holds the true median with 95 % \
+                 confidence. A budget is " em { "met at 99.5 %" } " if Student’s test of the rounds’ logarithms says so \
+                 (the sign test if there is no spread), and never by fewer than ten rounds. The columns of subjects are \
+                 medians of the value itself."
+                @if let Some(other) = &judged.other_ceiling {
+                    " The ceiling is source to sink with no mailer between; in brackets by " (other) "."
+                }
+            }
+            (table("Budgets: wanted and reached", &heads(&head), &body))
+        }
+    }
 }
 
-fn other(judged: &Judged) -> String {
-    let Some(other) = &judged.other_ceiling else { return String::new() };
-    format!(
-        " The ceiling is source to sink with no mailer between; in brackets by {}.",
-        escape(other)
-    )
-}
-
-fn line(found: &Found) -> String {
+fn line(found: &Found) -> Markup {
     let mark = match found.verdict {
         Verdict::Met => "● ",
         Verdict::MetInMedian => "◐ ",
         Verdict::NotMeasured => "",
         Verdict::Missed | Verdict::MissedProven => "○ ",
     };
-    let same = match found.sameness() {
-        same if same.is_empty() => same,
-        same => format!("<br><span class=\"soft\">{}</span>", escape(&same)),
-    };
-    format!(
-        "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"n big\">{}</td><td class=\"n soft\">{}</td><td class=\"n\">{}</td>\
-         <td class=\"n\">{}</td><td class=\"n\">{}</td><td>{mark}{}{same}</td></tr>",
-        escape(&found.place),
-        escape(&found.wanted),
-        found.reached(),
-        found.interval(),
-        or_dash(found.own),
-        or_dash(found.beside),
-        found.ceilings(),
-        found.verdict.words(),
-    )
+    let same = found.sameness();
+    html! {
+        tr {
+            th scope="row" { (found.place) }
+            td { (found.wanted) }
+            td.n.big { (found.reached()) }
+            td.n.soft { (found.interval()) }
+            td.n { (or_dash(found.own)) }
+            td.n { (or_dash(found.beside)) }
+            td.n { (found.ceilings()) }
+            td {
+                (mark) (found.verdict.words())
+                @if !same.is_empty() { br; span.soft { (same) } }
+            }
+        }
+    }
 }

@@ -9,7 +9,7 @@ mod write;
 
 pub use axes::{Axes, legend};
 pub use scale::Scale;
-pub use svg::{Anchor, Svg, escape, text_width};
+pub use svg::{Anchor, Svg, text_width};
 pub use write::{delay_us, exact, number, tick, time_us};
 
 /// Different looks: a colour, a mark and a dash each. More subjects than these begin anew.

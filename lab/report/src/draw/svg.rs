@@ -216,7 +216,7 @@ impl Svg {
 }
 
 /// As XML and HTML have it, in text and in attributes. What XML cannot hold becomes U+FFFD.
-pub fn escape(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

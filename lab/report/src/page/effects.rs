@@ -1,20 +1,21 @@
-//! The table of what each factor does to each subject.
+//! The table of what each factor changes for each subject.
 //!
-//! Must never be read as one subject against another.
+//! Must never compare one subject to another.
 
-use super::results::mark;
+use super::results::{mark, range};
 use super::tables::{class, subject};
 use super::{folding_table, heads};
 use crate::about::heading;
-use crate::campaign::{Campaign, Section, word};
-use crate::draw::{escape, number};
+use crate::campaign::{Campaign, Section, name_of, word};
+use crate::draw::number;
 use crate::effect::{Effect, effects};
+use maud::{Markup, html};
 
-/// All factors; nothing where a single cell was measured.
-pub fn effects_table(campaign: &Campaign, section: &Section) -> String {
+/// Returns the table of all factors; nothing if a single cell was measured.
+pub fn effects_table(campaign: &Campaign, section: &Section) -> Markup {
     let effects = effects(section);
     if effects.is_empty() {
-        return String::new();
+        return html! {};
     }
     let head = heads(&[
         ("subject", false),
@@ -25,34 +26,24 @@ pub fn effects_table(campaign: &Campaign, section: &Section) -> String {
         ("verdict", false),
         ("difference of means, 95 %", false),
     ]);
-    let rows: String = effects.iter().map(|effect| row(campaign, section, effect)).collect();
-    folding_table(
-        "Each subject against itself: what a change does",
-        &head,
-        &format!("<tbody>{rows}</tbody>"),
-    )
+    let rows = html! { tbody { @for effect in &effects { (row(campaign, section, effect)) } } };
+    folding_table("Each subject against itself: what a change does", &head, &rows)
 }
 
-fn row(campaign: &Campaign, section: &Section, effect: &Effect) -> String {
+fn row(campaign: &Campaign, section: &Section, effect: &Effect) -> Markup {
     let Effect { factor, subject: index, base, cell, judgement } = effect;
     let value = |cell: usize| section.cells[cell].get(factor).map_or_else(|| "none".into(), word);
-    let change =
-        format!("{} {} against {}", heading(&section.about, factor), value(*cell), value(*base));
     let others: Vec<String> =
         section.factors.iter().filter(|other| *other != factor).cloned().collect();
-    let place = crate::campaign::name_of(&section.about, &section.cells[*cell], &others);
-    let range = judgement.ratio_interval.map_or_else(String::new, |range| {
-        format!(" <span class=\"soft\">{}–{}</span>", number(range.low), number(range.high))
-    });
-    format!(
-        "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}×{range}</td><td>{}{}</td><td class=\"soft small\">{}</td></tr>",
-        subject(campaign, *index),
-        class(campaign, *index, &section.groups[&(*index, *cell)]),
-        escape(&change),
-        escape(&place),
-        judgement.ratio.map_or_else(|| "–".into(), number),
-        mark(Some(judgement)),
-        escape(&judgement.words()),
-        escape(&judgement.test())
-    )
+    html! {
+        tr {
+            th scope="row" { (subject(campaign, *index)) }
+            td { (class(campaign, *index, &section.groups[&(*index, *cell)])) }
+            td { (heading(&section.about, factor)) " " (value(*cell)) " against " (value(*base)) }
+            td { (name_of(&section.about, &section.cells[*cell], &others)) }
+            td.n { (judgement.ratio.map_or_else(|| "–".into(), number)) "×" (range(judgement)) }
+            td { (mark(Some(judgement))) (judgement.words()) }
+            td.soft.small { (judgement.test()) }
+        }
+    }
 }

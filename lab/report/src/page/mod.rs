@@ -1,9 +1,10 @@
-//! The page: one file of HTML with all figures in it, that asks no network for anything and needs no script.
+//! The page: one HTML file with all figures in it. It needs no network and no script.
 //!
-//! Must never let a word of the records reach the page but through `escape`.
+//! Must never put a record's text into the page unescaped; `PreEscaped` is for our own SVG and style sheets only.
 
 mod counts;
 mod effects;
+mod glance;
 mod measures;
 mod opening;
 mod results;
@@ -13,87 +14,91 @@ mod tables;
 
 use crate::budget::{self, Judged};
 use crate::campaign::Campaign;
-use crate::draw::escape;
+pub use tables::group_head;
 
-/// The rules for the page's looks.
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// The page's style sheet.
 const STYLE: &str = include_str!("style.css");
-/// Those of the figures, inside the page and in files of their own.
+/// The style sheet of the figures, which SVG files of their own have as well.
 const FIGURES: &str = include_str!("../draw/figure.css");
+/// What a browser may load: nothing.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// Longer tables, but for the one that answers the question, are folded away.
+/// Rows above which a table is folded away, unless it answers the scenario's question.
 const OPEN_ROWS_MAX: usize = 30;
 
-/// The page. `source`: where the raw data lies, as the page shall say it.
+/// Returns the page. `source` says where the raw data lies.
 pub fn html(campaign: &Campaign, title: &str, source: &str) -> String {
     html_with_budgets(campaign, None, title, source)
 }
 
-/// The page, with the table of budgets at its head.
+/// Returns the page with the table of budgets below the first picture.
 pub fn html_with_budgets(
     campaign: &Campaign,
     budgets: Option<&Judged>,
     title: &str,
     source: &str,
 ) -> String {
-    let sections: String =
-        campaign.sections.iter().map(|one| section::section(campaign, one)).collect();
-    let opening = opening::opening(campaign, &escape(title), source);
-    let (header, rest) = opening.split_once("</header>\n").unwrap_or(("", &opening));
-    let budgets = budgets.map(budget::section).unwrap_or_default();
-    let settings = settings::settings(campaign, source);
-    whole(title, &format!("{header}</header>\n{budgets}{rest}{sections}{settings}"))
+    let content = html! {
+        (opening::header(campaign, title, source))
+        (glance::glance(campaign))
+        @if let Some(judged) = budgets { (budget::section(judged)) }
+        (opening::opening(campaign))
+        @for one in &campaign.sections { (section::section(campaign, one)) }
+        (settings::settings(campaign, source))
+    };
+    whole(title, &content)
 }
 
-/// A page of the table of budgets alone.
+/// Returns a page that has only the table of budgets.
 pub fn html_of_budgets(budgets: &Judged, title: &str, source: &str) -> String {
-    let head = format!(
-        "<header>\n<h1>{}</h1>\n<p class=\"lead\">Raw data: {}.</p>\n</header>\n",
-        escape(title),
-        escape(source)
-    );
-    whole(title, &(head + &budget::section(budgets)))
+    let content = html! {
+        header { h1 { (title) } p.lead { "Raw data: " (source) "." } }
+        (budget::section(budgets))
+    };
+    whole(title, &content)
 }
 
-/// A page with this in it.
-fn whole(title: &str, main: &str) -> String {
-    let title = escape(title);
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}{FIGURES}</style>\n</head>\n<body>\n{marks}<main>\n\
-         {main}</main>\n</body>\n</html>\n",
-        marks = tables::marks(),
-    )
+fn whole(title: &str, content: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { (title) }
+                style { (PreEscaped(STYLE)) (PreEscaped(FIGURES)) }
+            }
+            body { (tables::marks()) main { (content) } }
+        }
+    };
+    page.into_string()
 }
 
-/// A table in a box of its own, in which it scrolls where it is wider than the page.
-pub fn table(caption: &str, head: &str, body: &str) -> String {
-    format!(
-        "<div class=\"box\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table><caption>{caption}</caption>\
-         <thead><tr>{head}</tr></thead>{body}</table></div>\n",
-        caption = escape(caption)
-    )
+/// Returns a table in a box that scrolls if the table is wider than the page.
+pub fn table(caption: &str, head: &Markup, body: &Markup) -> Markup {
+    html! {
+        div.box tabindex="0" role="region" aria-label=(caption) {
+            table { caption { (caption) } thead { tr { (head) } } (body) }
+        }
+    }
 }
 
-/// The same, folded away where it is long: its caption says what is in it.
-fn folding_table(caption: &str, head: &str, body: &str) -> String {
+/// Returns the same table, folded away below its caption if it is long.
+fn folding_table(caption: &str, head: &Markup, body: &Markup) -> Markup {
     let table = table(caption, head, body);
-    if body.matches("<tr").count() <= OPEN_ROWS_MAX {
+    if body.0.matches("<tr").count() <= OPEN_ROWS_MAX {
         return table;
     }
-    format!("<details><summary>{}</summary>{table}</details>\n", escape(caption))
+    html! { details { summary { (caption) } (table) } }
 }
 
-/// Heads of columns; those of numbers stand right.
-pub fn heads(words: &[(&str, bool)]) -> String {
-    let one = |(word, is_number): &(&str, bool)| {
-        format!(
-            "<th scope=\"col\"{}>{}</th>",
-            if *is_number { " class=\"n\"" } else { "" },
-            escape(word)
-        )
-    };
-    words.iter().map(one).collect()
+/// Returns the heads of columns; the flag marks columns of numbers, which are aligned right.
+pub fn heads(words: &[(&str, bool)]) -> Markup {
+    html! {
+        @for (word, is_number) in words { th scope="col" class=[is_number.then_some("n")] { (word) } }
+    }
 }

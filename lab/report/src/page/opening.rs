@@ -1,83 +1,90 @@
-//! How the page begins: what was measured, when, on what, and how to read it.
+//! The beginning of the page: what was measured, when, on what, and how to read it.
 //!
 //! Must never praise: it says how to read, not what to think.
 
-use super::{heads, table};
-use crate::campaign::{Campaign, Host};
-use crate::draw::{escape, number, time_us};
+use super::{heads, table, tables};
+use crate::campaign::{Campaign, Group, Host};
+use crate::draw::{number, time_us};
 use crate::judge::{SAME_WITHIN, STDDEV_RATIO_MAX};
+use maud::{Markup, html};
 
-/// Everything before the first scenario.
-pub fn opening(campaign: &Campaign, title: &str, source: &str) -> String {
+/// Returns the title, and what was measured when.
+pub fn header(campaign: &Campaign, title: &str, source: &str) -> Markup {
     let (all, failed) = campaign.runs;
     let (first, last) = (date(campaign.time.0), date(campaign.time.1));
-    let when = if first[..10] == last[..10] {
-        format!("{first} to {}", &last[11..])
-    } else {
-        format!("{first} to {last}")
-    };
+    let is_one_day = first[..10] == last[..10];
+    let last = if is_one_day { &last[11..] } else { &last };
     let labs: Vec<&str> = campaign.labs.iter().map(String::as_str).collect();
-    format!(
-        "<header>\n<h1>{title}</h1>\n<p class=\"lead\">{runs} runs of {subjects} subjects in {scenarios}, {failed}. {when} UTC, by posthaste-lab {labs}. Raw data: {source}.</p>\n</header>\n\
-         {reading}{machines}{contents}",
-        runs = number(all as f64),
-        subjects = campaign.subjects.len(),
-        scenarios = count(campaign.sections.len(), "scenario"),
-        failed = if failed == 0 {
-            "none of which failed".into()
-        } else {
-            format!("{failed} of which failed")
-        },
-        labs = escape(&labs.join(", ")),
-        source = escape(source),
-        reading = reading(campaign),
-        machines = machines(campaign),
-        contents = contents(campaign),
-    )
+    html! {
+        header {
+            h1 { (title) }
+            p.lead {
+                (number(all as f64)) " runs of " (campaign.subjects.len()) " subjects in "
+                (count(campaign.sections.len(), "scenario")) ", "
+                @if failed == 0 { "none" } @else { (failed) } " of which failed. "
+                (first) " to " (last) " UTC, by posthaste-lab " (labs.join(", ")) ". Raw data: " (source) "."
+            }
+        }
+    }
+}
+
+/// Returns what stands before the first scenario: how to read the page, the machines, the contents.
+pub fn opening(campaign: &Campaign) -> Markup {
+    html! { (reading(campaign)) (machines(campaign)) (contents(campaign)) }
 }
 
 fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-fn reading(campaign: &Campaign) -> String {
-    let reference = escape(&campaign.reference);
-    format!(
-        "<section id=\"reading\">\n<h2>How to read this page</h2>\n\
-         <p>Every figure is the median of several runs, made in turn with those of the other subjects, so that a slow minute of the machine \
-         strikes all of them. The interval beside it is where the true median lies with 95 % confidence. Beside each figure stands \
-         what the subject's <code>250</code> was worth: <b>synced</b> means that the disk had confirmed each message before the reply, <b>sometimes</b> that it had for some, \
-         <b>unsynced</b> that a power cut could have lost mail that was promised, <b>unknown</b> that nobody could see it. A fast figure \
-         that is unsynced answers another question than a slow one that is synced. <b>Limit</b> is no mailer: the source talks to the sink, and nothing can be faster. Syncs were looked at in separate runs or in some only; what was found holds for all runs with the same settings.</p>\n\
-         <p>The verdict compares a subject’s runs to those of <b>{reference}</b> in the same cell: “higher, 99.5 %” means that a difference as \
-         large would hardly ever come by chance; “95 % only” is weaker; “no difference proven” does not mean that they are alike. Only “same within {same:.0} %” claims that, and it was tested \
-         (two one-sided tests at 95 %). The test is Student’s t as ministat computes it, or Welch’s where one standard deviation is more than {spread} times the other. \
-         Where {reference} was not measured, the first subject that was takes its place. With fewer than ten runs on either side nothing is claimed, however far apart the figures are. Outliers are named and still count.</p>\n</section>\n",
-        same = SAME_WITHIN * 100.0,
-        spread = number_word(STDDEV_RATIO_MAX),
-    )
+fn reading(campaign: &Campaign) -> Markup {
+    let reference = &campaign.reference;
+    html! {
+        section #reading {
+            h2 { "How to read this page" }
+            p {
+                "Every figure is the median of several runs. The subjects take turns, so that a slow minute of the \
+                 machine affects all of them. The interval beside a figure holds the true median with 95 % confidence. "
+                "The word beside each figure says what the subject’s " code { "250" } " was worth: "
+                b { "synced" } " means that the disk had confirmed each message before the reply, "
+                b { "sometimes" } " that it had confirmed some of them, "
+                b { "unsynced" } " that a power cut could have lost mail that was promised, "
+                b { "unknown" } " that it could not be observed. A fast figure that is unsynced answers another \
+                 question than a slow one that is synced. "
+                b { "Limit" } " is no mailer: the source talks to the sink, and nothing can be faster. Syncs were \
+                 observed in separate runs or in some runs only; the result holds for all runs with the same settings."
+            }
+            p {
+                "The verdict compares a subject’s runs to those of " b { (reference) } " in the same cell. \
+                 “Higher, 99.5 %” means that chance would hardly ever produce a difference as large; “95 % only” is \
+                 weaker; “no difference proven” does not mean that they are alike. Only “same within "
+                (format!("{:.0}", SAME_WITHIN * 100.0)) " %” claims that, and it was tested (two one-sided tests at \
+                 95 %). The test is Student’s t as ministat computes it, or Welch’s if one standard deviation is more \
+                 than " (number_word(STDDEV_RATIO_MAX)) " times the other. If " (reference) " was not measured, the \
+                 first subject that was measured takes its place. With fewer than ten runs on either side nothing is \
+                 claimed, however far apart the figures are. Outliers are named and still count."
+            }
+        }
+    }
 }
 
 fn number_word(value: f64) -> String {
     if value == 2.0 { "two".into() } else { number(value) }
 }
 
-fn machines(campaign: &Campaign) -> String {
+fn machines(campaign: &Campaign) -> Markup {
     let several = campaign.machines.len() > 1;
-    let note = if several {
-        "<p>The runs come from more than one machine: read their figures apart.</p>\n"
-    } else {
-        ""
-    };
-    let hosts: String = campaign.machines.iter().map(host).collect();
-    format!(
-        "<section id=\"machine\">\n<h2>{}</h2>\n{note}{hosts}{}</section>\n",
-        if several { "The machines" } else { "The machine" },
-        versions(campaign)
-    )
+    html! {
+        section #machine {
+            h2 { @if several { "The machines" } @else { "The machine" } }
+            @if several { p { "The runs come from more than one machine: read their figures apart." } }
+            @for machine in &campaign.machines { (host(machine)) }
+            (versions(campaign))
+        }
+    }
 }
 
-fn host(host: &Host) -> String {
+fn host(host: &Host) -> Markup {
     let machine = &host.machine;
     let between = |(low, high): (f64, f64), write: &dyn Fn(f64) -> String| {
         if low == high { write(low) } else { format!("{} to {}", write(low), write(high)) }
@@ -94,70 +101,65 @@ fn host(host: &Host) -> String {
         ("Load before the runs", between(host.load, &|load| format!("{load:.2}"))),
         ("Runs", number(host.runs as f64)),
     ];
-    let rows: String = rows
-        .iter()
-        .map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>", escape(value)))
-        .collect();
-    format!("<dl class=\"facts\">{rows}</dl>\n")
+    html! { dl.facts { @for (name, value) in rows { dt { (name) } dd { (value) } } } }
 }
 
-fn versions(campaign: &Campaign) -> String {
-    let row = |(subject, name): (usize, &String)| {
-        let versions: Vec<&str> =
-            campaign.versions.get(name).into_iter().flatten().map(String::as_str).collect();
-        let found = campaign
-            .sections
-            .iter()
-            .flat_map(|section| section.groups.iter())
-            .find(|((one, _), group)| *one == subject && group.durability.is_some());
-        let how = found.and_then(|(_, group)| group.durability.as_ref()).map_or_else(
-            String::new,
-            |found| {
-                format!(
-                    "{} syncs before 250, mean of {} messages, {}",
-                    number(found.syncs_before_250),
-                    found.messages,
-                    found.how
-                )
-            },
-        );
-        let class = found.map_or_else(
-            || super::tables::class(campaign, subject, &crate::campaign::Group::default()),
-            |(_, group)| super::tables::class(campaign, subject, group),
-        );
-        format!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{class}</td><td>{}</td></tr>",
-            super::tables::subject(campaign, subject),
-            escape(&versions.join(", ")),
-            escape(&how)
-        )
-    };
-    let rows: String = campaign.subjects.iter().enumerate().map(row).collect();
+fn versions(campaign: &Campaign) -> Markup {
     let heads = heads(&[
         ("subject", false),
         ("version", false),
         ("its 250", false),
         ("how that was found", false),
     ]);
-    table("Subjects and their versions", &heads, &format!("<tbody>{rows}</tbody>"))
-}
-
-fn contents(campaign: &Campaign) -> String {
-    let one = |section: &crate::campaign::Section| {
-        format!(
-            "<li><a href=\"#{}\">{}</a><br><span>{}</span></li>\n",
-            section.slug,
-            escape(&section.about.title),
-            escape(&section.about.question)
-        )
+    let rows = html! {
+        tbody.words {
+            @for (subject, name) in campaign.subjects.iter().enumerate() { (version(campaign, subject, name)) }
+        }
     };
-    let all: String = campaign.sections.iter().map(one).collect();
-    format!(
-        "<nav aria-label=\"Contents\">\n<h2>Contents</h2>\n<ol>\n{all}<li><a href=\"#settings\">Configurations and data</a></li>\n</ol>\n</nav>\n"
-    )
+    table("Subjects and their versions", &heads, &rows)
 }
 
-/// Seconds since 1970 as `2026-11-21 06:43`, by the calendar's own rules.
+fn version(campaign: &Campaign, subject: usize, name: &str) -> Markup {
+    let versions: Vec<&str> =
+        campaign.versions.get(name).into_iter().flatten().map(String::as_str).collect();
+    let mut groups = campaign.sections.iter().flat_map(|section| section.groups.iter());
+    let found = groups.find(|((one, _), group)| *one == subject && group.durability.is_some());
+    let unknown = Group::default();
+    let group = found.map_or(&unknown, |(_, group)| group);
+    html! {
+        tr {
+            th scope="row" { (tables::subject(campaign, subject)) }
+            td { (versions.join(", ")) }
+            td { (tables::class(campaign, subject, group)) }
+            td {
+                @if let Some(found) = &group.durability {
+                    (number(found.syncs_before_250)) " syncs before 250, mean of " (found.messages) " messages, "
+                    (found.how)
+                }
+            }
+        }
+    }
+}
+
+fn contents(campaign: &Campaign) -> Markup {
+    html! {
+        nav aria-label="Contents" {
+            h2 { "Contents" }
+            ol {
+                @for section in &campaign.sections {
+                    li {
+                        a href={ "#" (section.slug) } { (section.about.title) }
+                        br;
+                        span { (section.about.question) }
+                    }
+                }
+                li { a href="#settings" { "Settings and data" } }
+            }
+        }
+    }
+}
+
+/// Returns seconds since 1970 as `2026-11-21 06:43`.
 pub fn date(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Years begin in March, so that the leap day is a year's last; eras of 400 years are alike.

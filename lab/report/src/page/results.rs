@@ -5,27 +5,33 @@
 use super::tables::{cell_head, class, first_head, row_head};
 use super::{heads, table};
 use crate::campaign::{Campaign, Group, Section};
-use crate::draw::{escape, number};
+use crate::draw::number;
 use crate::judge::{Finding, Judgement};
 use crate::table::Row;
+use maud::{Markup, html};
 
-/// Which columns there is something to say in.
+/// The optional columns that have something to say.
 struct Columns {
     compared: bool,
     limited: bool,
     tested: bool,
 }
 
-/// All cells.
-pub fn results(campaign: &Campaign, section: &Section) -> String {
-    let any = |has: &dyn Fn(&Group) -> bool| section.groups.values().any(has);
-    let columns = Columns {
-        compared: any(&|group| group.judgement.is_some()),
-        limited: any(&|group| group.of_limit.is_some_and(|part| part != 1.0)),
-        tested: any(&|group| {
-            group.judgement.as_ref().is_some_and(|judgement| judgement.at_95.is_some())
-        }),
-    };
+impl Columns {
+    fn of(section: &Section) -> Columns {
+        let any = |has: &dyn Fn(&Group) -> bool| section.groups.values().any(has);
+        let is_tested = |judgement: &Judgement| judgement.at_95.is_some();
+        Columns {
+            compared: any(&|group| group.judgement.is_some()),
+            limited: any(&|group| group.of_limit.is_some_and(|part| part != 1.0)),
+            tested: any(&|group| group.judgement.as_ref().is_some_and(is_tested)),
+        }
+    }
+}
+
+/// Returns the table of all cells.
+pub fn results(campaign: &Campaign, section: &Section) -> Markup {
+    let columns = Columns::of(section);
     let to = format!("to {}", campaign.reference_in(section).unwrap_or("nothing"));
     let head = [
         (first_head(section), false, true),
@@ -43,10 +49,11 @@ pub fn results(campaign: &Campaign, section: &Section) -> String {
         .filter(|(.., shown)| *shown)
         .map(|(word, is_number, _)| (word, is_number))
         .collect();
-    let cells = (0..section.cells.len())
-        .map(|cell| of_cell(campaign, section, cell, (&columns, head.len())));
+    let body = html! {
+        @for cell in 0..section.cells.len() { (of_cell(campaign, section, cell, (&columns, head.len()))) }
+    };
     let caption = format!("{}, {}", section.figure_name(), section.better());
-    table(&caption, &heads(&head), &cells.collect::<String>())
+    table(&caption, &heads(&head), &body)
 }
 
 fn of_cell(
@@ -54,51 +61,57 @@ fn of_cell(
     section: &Section,
     cell: usize,
     (columns, count): (&Columns, usize),
-) -> String {
+) -> Markup {
     let rows = crate::table::rows(campaign, section, cell);
-    let rows = rows.iter().zip(section.of_cell(cell)).map(|(words, (index, group))| {
-        let first = row_head(campaign, section, index, cell);
-        let kind = if section.reference == Some(index) { " class=\"reference\"" } else { "" };
-        let class = class(campaign, index, group);
-        format!(
-            "<tr{kind}><th scope=\"row\">{first}</th><td>{class}</td>{}{}</tr>{}",
-            figures(words, group),
-            comparison(words, group, columns),
-            notes(words, count)
-        )
-    });
-    format!("<tbody>{}{}</tbody>", cell_head(section, cell, count), rows.collect::<String>())
+    html! {
+        tbody {
+            (cell_head(section, cell, count))
+            @for (words, (index, group)) in rows.iter().zip(section.of_cell(cell)) {
+                tr.reference[section.reference == Some(index)] {
+                    th scope="row" { (row_head(campaign, section, index, cell)) }
+                    td { (class(campaign, index, group)) }
+                    (figures(words, group))
+                    (comparison(words, group, columns))
+                }
+                @if !words.notes.is_empty() {
+                    tr.notes { td colspan=(count) { p { (lines(&words.notes)) } } }
+                }
+            }
+        }
+    }
 }
 
-fn figures(words: &Row, group: &Group) -> String {
+fn figures(words: &Row, group: &Group) -> Markup {
     let n = match (words.n, group.runs.len()) {
         (0, 0) => String::new(),
         (n, all) if n == all => n.to_string(),
         (n, all) => format!("{n} of {all}"),
     };
-    format!(
-        "<td class=\"n big\">{}</td><td class=\"n soft\">{}</td><td class=\"n\">{n}</td>",
-        words.median, words.interval
-    )
+    html! { td.n.big { (words.median) } td.n.soft { (words.interval) } td.n { (n) } }
 }
 
-fn comparison(words: &Row, group: &Group, columns: &Columns) -> String {
+fn comparison(words: &Row, group: &Group, columns: &Columns) -> Markup {
     let judgement = group.judgement.as_ref();
-    let range = judgement.and_then(|judgement| judgement.ratio_interval);
-    let range = range.map_or_else(String::new, |range| {
-        format!(" <span class=\"soft\">{}–{}</span>", number(range.low), number(range.high))
-    });
-    let test = judgement.map_or_else(String::new, Judgement::test);
-    let all = [
-        (columns.compared, format!("<td class=\"n\">{}{range}</td>", words.ratio)),
-        (columns.limited, format!("<td class=\"n\">{}</td>", words.of_limit)),
-        (columns.compared, format!("<td>{}{}</td>", mark(judgement), escape(&words.verdict))),
-        (columns.tested, format!("<td class=\"soft small\">{}</td>", escape(&test))),
-    ];
-    all.into_iter().filter(|(shown, _)| *shown).map(|(_, cell)| cell).collect()
+    html! {
+        @if columns.compared { td.n { (words.ratio) (judgement.map_or_else(|| html! {}, range)) } }
+        @if columns.limited { td.n { (words.of_limit) } }
+        @if columns.compared { td { (mark(judgement)) (words.verdict) } }
+        @if columns.tested {
+            td.soft.small { (judgement.map_or_else(String::new, Judgement::test)) }
+        }
+    }
 }
 
-/// A mark for a finding, beside its words.
+/// Returns the interval of a ratio.
+pub fn range(judgement: &Judgement) -> Markup {
+    html! {
+        @if let Some(range) = judgement.ratio_interval {
+            " " span.soft { (number(range.low)) "–" (number(range.high)) }
+        }
+    }
+}
+
+/// Returns a mark for a finding, which stands beside its words.
 pub fn mark(judgement: Option<&Judgement>) -> &'static str {
     match judgement.map(Judgement::finding) {
         Some(Finding::Higher(_)) => "▲ ",
@@ -108,10 +121,6 @@ pub fn mark(judgement: Option<&Judgement>) -> &'static str {
     }
 }
 
-fn notes(words: &Row, columns: usize) -> String {
-    let notes: Vec<String> = words.notes.iter().map(|note| escape(note)).collect();
-    if notes.is_empty() {
-        return String::new();
-    }
-    format!("<tr class=\"notes\"><td colspan=\"{columns}\"><p>{}</p></td></tr>", notes.join("<br>"))
+fn lines(notes: &[String]) -> Markup {
+    html! { @for (index, note) in notes.iter().enumerate() { @if index > 0 { br; } (note) } }
 }

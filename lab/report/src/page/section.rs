@@ -5,42 +5,35 @@
 use super::{counts, effects, measures, results};
 use crate::about::heading;
 use crate::campaign::{Campaign, Section, word};
-use crate::draw::{Look, Svg, escape};
+use crate::draw::{Look, Svg};
 use crate::plot::{Gallery, Plot, galleries};
+use maud::{Markup, PreEscaped, html};
+use std::collections::BTreeSet;
 
-/// More figures than these of one kind are folded away after the first ones.
+/// Figures of one kind that are shown; the rest is folded away.
 const OPEN_MAX: usize = 6;
 
-/// All of it.
-pub fn section(campaign: &Campaign, section: &Section) -> String {
-    let galleries = galleries(campaign, section);
-    let draw = |gallery: &Gallery| draw(section, gallery);
-    let answer: String = galleries.iter().filter(|gallery| gallery.is_answer).map(draw).collect();
-    let rest: String = galleries.iter().filter(|gallery| !gallery.is_answer).map(draw).collect();
-    let tables = [
-        results::results(campaign, section),
-        effects::effects_table(campaign, section),
-        measures::costs(campaign, section),
-        counts::minutes(campaign, section),
-        measures::trends(campaign, section),
-        measures::delays(campaign, section),
-        counts::calls(campaign, section),
-    ];
-    format!(
-        "<section class=\"scenario\" id=\"{slug}\">\n<h2>{title}</h2>\n{question}{conditions}{answer}{tables}{rest}</section>\n",
-        slug = section.slug,
-        title = escape(&section.about.title),
-        question = paragraph("question", &section.about.question),
-        conditions = paragraph("conditions", &conditions(section)),
-        tables = tables.concat(),
-    )
-}
+/// Seeds that are listed; of more only the number is given.
+const SEEDS_MAX: usize = 12;
 
-fn paragraph(class: &str, text: &str) -> String {
-    if text.is_empty() {
-        String::new()
-    } else {
-        format!("<p class=\"{class}\">{}</p>\n", escape(text))
+/// Returns the whole section.
+pub fn section(campaign: &Campaign, section: &Section) -> Markup {
+    let galleries = galleries(campaign, section);
+    html! {
+        section.scenario id=(section.slug) {
+            h2 { (section.about.title) }
+            @if !section.about.question.is_empty() { p.question { (section.about.question) } }
+            p.conditions { (conditions(section)) }
+            @for gallery in galleries.iter().filter(|gallery| gallery.is_answer) { (draw(section, gallery)) }
+            (results::results(campaign, section))
+            (effects::effects_table(campaign, section))
+            (measures::costs(campaign, section))
+            (counts::minutes(campaign, section))
+            (measures::trends(campaign, section))
+            (measures::delays(campaign, section))
+            (counts::calls(campaign, section))
+            @for gallery in galleries.iter().filter(|gallery| !gallery.is_answer) { (draw(section, gallery)) }
+        }
     }
 }
 
@@ -50,51 +43,42 @@ fn conditions(section: &Section) -> String {
         .iter()
         .map(|(name, value)| format!("{} {}", heading(&section.about, name), word(value)))
         .collect();
-    let seeds: std::collections::BTreeSet<u64> =
+    let seeds: BTreeSet<u64> =
         section.groups.values().flat_map(|group| &group.runs).map(|run| run.seed).collect();
-    let seeds: Vec<String> = match seeds.len() {
-        0..=12 => seeds.iter().map(u64::to_string).collect(),
-        count => vec![format!("{count} different ones, in the data")],
+    let seeds = if seeds.len() <= SEEDS_MAX {
+        seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+    } else {
+        format!("{} different ones, in the data", seeds.len())
     };
     let everywhere = if fixed.is_empty() {
         String::new()
     } else {
         format!("Everywhere: {}. ", fixed.join(", "))
     };
-    format!("Scenario {}. {everywhere}Seeds: {}.", section.scenario, seeds.join(", "))
+    format!("Scenario {}. {everywhere}Seeds: {seeds}.", section.scenario)
 }
 
-fn draw(section: &Section, gallery: &Gallery) -> String {
-    let figures = |plots: &[Plot]| -> String {
-        plots.iter().map(|plot| figure(section, plot, gallery)).collect()
-    };
-    let heading = if gallery.is_answer {
-        String::new()
-    } else {
-        format!("<h3>{}</h3>\n", escape(&gallery.title))
-    };
-    let caption = format!("<p class=\"caption\">{}</p>\n", escape(&gallery.caption));
+fn draw(section: &Section, gallery: &Gallery) -> Markup {
     let (shown, folded) = gallery.plots.split_at(gallery.plots.len().min(OPEN_MAX));
-    let folded = if folded.is_empty() {
-        String::new()
-    } else {
-        format!(
-            "<details><summary>{} more of these figures</summary><div class=\"panels\">{}</div></details>\n",
-            folded.len(),
-            figures(folded)
-        )
-    };
-    let key = key(&gallery.plots);
-    let class = if gallery.plots.len() == 1 && gallery.plots[0].narrow.is_some() {
-        "single"
-    } else {
-        "panels"
-    };
-    format!("{heading}{caption}{key}<div class=\"{class}\">{}</div>\n{folded}", figures(shown))
+    let is_single = gallery.plots.len() == 1 && gallery.plots[0].narrow.is_some();
+    html! {
+        @if !gallery.is_answer { h3 { (gallery.title) } }
+        p.caption { (gallery.caption) }
+        (key(&gallery.plots))
+        div class=(if is_single { "single" } else { "panels" }) {
+            @for plot in shown { (figure(section, plot, gallery)) }
+        }
+        @if !folded.is_empty() {
+            details {
+                summary { (folded.len()) " more of these figures" }
+                div.panels { @for plot in folded { (figure(section, plot, gallery)) } }
+            }
+        }
+    }
 }
 
-/// What the looks in the figures mean, once for all of them.
-fn key(plots: &[Plot]) -> String {
+/// Explains the looks in the figures, once for all of them.
+fn key(plots: &[Plot]) -> Markup {
     let mut entries: Vec<&(Look, String)> = Vec::new();
     for entry in plots.iter().flat_map(|plot| plot.wide.key()) {
         if !entries.contains(&entry) {
@@ -102,30 +86,31 @@ fn key(plots: &[Plot]) -> String {
         }
     }
     entries.sort_by_key(|(look, _)| *look);
-    let one =
-        |(look, name): &&(Look, String)| format!("<li>{}{}</li>", Svg::sample(*look), escape(name));
-    let all: String = entries.iter().map(one).collect();
-    if all.is_empty() { all } else { format!("<ul class=\"key\">{all}</ul>\n") }
+    html! {
+        @if !entries.is_empty() {
+            ul.key { @for (look, name) in entries { li { (PreEscaped(Svg::sample(*look))) (name) } } }
+        }
+    }
 }
 
-fn figure(section: &Section, plot: &Plot, gallery: &Gallery) -> String {
+fn figure(section: &Section, plot: &Plot, gallery: &Gallery) -> Markup {
     let id = format!("f-{}-{}", section.slug, plot.slug);
-    let title = if gallery.plots.len() == 1 && gallery.is_answer {
-        String::new()
-    } else {
-        format!("<figcaption>{}</figcaption>", escape(&plot.title))
-    };
-    let caption = if plot.caption.is_empty() {
-        String::new()
-    } else {
-        format!("<p class=\"caption\">{}</p>", escape(&plot.caption))
-    };
-    let Some(narrow) = &plot.narrow else {
-        return format!("<figure>{title}{}{caption}</figure>\n", plot.wide.inline(&id));
-    };
-    format!(
-        "<figure>{title}<div class=\"for-wide\">{}</div><div class=\"for-narrow\">{}</div>{caption}</figure>\n",
-        plot.wide.inline(&id),
-        narrow.inline(&format!("{id}-narrow"))
-    )
+    let has_title = gallery.plots.len() > 1 || !gallery.is_answer;
+    html! {
+        figure {
+            @if has_title { figcaption { (plot.title) } }
+            (picture(plot, &id))
+            @if !plot.caption.is_empty() { p.caption { (plot.caption) } }
+        }
+    }
+}
+
+/// Returns a plot's picture, and the one for narrow pages if it has one.
+pub fn picture(plot: &Plot, id: &str) -> Markup {
+    let wide = PreEscaped(plot.wide.inline(id));
+    let Some(narrow) = &plot.narrow else { return wide };
+    html! {
+        div.for-wide { (wide) }
+        div.for-narrow { (PreEscaped(narrow.inline(&format!("{id}-narrow")))) }
+    }
 }

@@ -5,6 +5,7 @@
 mod bars;
 pub mod calls;
 mod dots;
+pub mod glance;
 pub mod latency;
 mod lines;
 pub mod over;
