@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use daemon::mailbox::{Alarm, Base, Delivery, Format, Mailbox, Message, Scene};
+use daemon::mailbox::{Base, Delivery, Format, Mailbox, MailboxAlarm, Message, Scene};
 use mail::{Address, Enhanced, Outcome, ReversePath, Wall};
 use needs::Need;
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ fn scene() -> Scene {
 const MAIL: u32 = 61_009;
 
 fn deliver_batch(batch: &[Delivery], scene: &Scene) -> Vec<Outcome> {
-    let mut alarms: Vec<Alarm> = Vec::new();
+    let mut alarms: Vec<MailboxAlarm> = Vec::new();
     let outcomes = daemon::mailbox::deliver_batch(batch, scene, &mut alarms);
     assert_eq!(alarms, []);
     outcomes

@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("scheduler", &["mail", "view"]),
     ("spool", &["mail", "world"]),
     ("delivery", &["mail", "smtp"]),
+    ("local", &["mail", "link", "policy"]),
     ("queue", &["mail", "link", "policy", "scheduler", "spool", "world"]),
     ("needs", &[]),
     ("daemon", DAEMON),
@@ -33,14 +34,25 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// The drivers wire all machines together.
-const DRIVER: &[&str] =
-    &["mail", "world", "link", "smtp", "policy", "scheduler", "spool", "delivery", "queue"];
+const DRIVER: &[&str] = &[
+    "mail",
+    "world",
+    "link",
+    "local",
+    "smtp",
+    "policy",
+    "scheduler",
+    "spool",
+    "delivery",
+    "queue",
+];
 
 /// What the tests of `daemon` need of the machine is asked with `needs`.
 const DAEMON: &[&str] = &[
     "mail",
     "world",
     "link",
+    "local",
     "smtp",
     "policy",
     "scheduler",
@@ -55,6 +67,7 @@ const FUZZ: &[&str] = &[
     "mail",
     "world",
     "link",
+    "local",
     "smtp",
     "policy",
     "scheduler",
@@ -65,8 +78,18 @@ const FUZZ: &[&str] = &[
 ];
 
 /// What a crate must never depend on, directly: the system, or time and chance by the back door.
-const SANS_IO: &[&str] =
-    &["synced", "mail", "view", "link", "smtp", "policy", "scheduler", "delivery", "queue"];
+const SANS_IO: &[&str] = &[
+    "synced",
+    "mail",
+    "view",
+    "link",
+    "local",
+    "smtp",
+    "policy",
+    "scheduler",
+    "delivery",
+    "queue",
+];
 const IO_CRATES: &[&str] = &[
     "tokio",
     "mio",

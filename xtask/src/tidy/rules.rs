@@ -41,6 +41,7 @@ const SANS_IO_CRATES: &[&str] = &[
     "mail",
     "world",
     "link",
+    "local",
     "smtp",
     "policy",
     "scheduler",

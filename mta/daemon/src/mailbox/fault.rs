@@ -3,7 +3,7 @@
 //! at fault for ever.
 
 use super::Mailbox;
-use mail::{Enhanced, Outcome, Reply, Report, Stage};
+use mail::{Enhanced, Outcome, Reply};
 use policy::{NotTheirs, Ownership};
 use rustix::io::Errno;
 use std::io;
@@ -24,11 +24,6 @@ impl Fault {
     /// 5yz: bounce.
     pub fn permanent(enhanced: Enhanced, text: impl Into<Box<str>>) -> Fault {
         Fault { reply: Reply::new(550, enhanced, text), alarm: None }
-    }
-
-    /// The local part names no mailbox.
-    pub fn no_such_user() -> Fault {
-        Fault::permanent(Enhanced(5, 1, 1), "no such mailbox here")
     }
 
     /// The message has been delivered to this address before.
@@ -68,14 +63,14 @@ impl Fault {
         Fault { reply: Reply::new(reply.0, reply.1, reply.2), alarm: None }
     }
 
-    /// What it becomes, for a mailbox at `peer`.
+    /// The reply, as the sender of the message will read it.
+    pub fn into_reply(self) -> Reply {
+        self.reply
+    }
+
+    /// The outcome for a mailbox at `peer`.
     pub fn outcome(self, peer: impl Into<Box<str>>) -> Outcome {
-        let report = report(self.reply, peer.into());
-        if report.reply.is_permanent() {
-            Outcome::Failed(report)
-        } else {
-            Outcome::Deferred(report)
-        }
+        local::outcome(self.reply, peer)
     }
 }
 
@@ -85,12 +80,8 @@ pub(super) fn outcome(result: Result<(), Fault>, mailbox: &Mailbox) -> Outcome {
     match result {
         Ok(()) => {
             let reply = Reply::new(250, Enhanced(2, 0, 0), "delivered to the mailbox");
-            Outcome::Delivered { report: report(reply, peer.into()), relayed: false }
+            local::outcome(reply, peer)
         }
         Err(fault) => fault.outcome(peer),
     }
-}
-
-fn report(reply: Reply, peer: Box<str>) -> Report {
-    Report { stage: Stage::Mailbox, reply, peer, from_peer: false }
 }

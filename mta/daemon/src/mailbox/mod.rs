@@ -17,13 +17,13 @@ mod syncs;
 pub mod text;
 
 pub use fault::Fault;
+pub use local::{Format, MailboxAlarm};
 pub use maildir::SLICE_FILES_MAX;
 pub use message::{Intake, MEMORY_BYTES_MAX, Message, nameless};
 pub use place::Base;
 
 use mail::{Address, Outcome, Wall, trace};
-use policy::{Groups, NotTheirs, Ownership};
-use serde::{Deserialize, Serialize};
+use policy::Groups;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,16 +51,6 @@ pub struct Mailbox {
     pub format: Format,
 }
 
-/// How a mailbox keeps its mail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Format {
-    /// A directory with `tmp`, `new` and `cur`: a file for each message.
-    Maildir,
-    /// One file, messages set apart by `From ` lines; lines that begin with `From `, or with `>`s and
-    /// then `From `, get one `>` more (the variety known as mboxrd, which can be undone exactly).
-    Mbox,
-}
-
 /// What a batch needs of the world around it.
 #[derive(Clone, Debug)]
 pub struct Scene {
@@ -74,24 +64,17 @@ pub struct Scene {
     pub groups: Groups,
 }
 
-/// What an administrator has to be told of a mailbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Alarm {
-    /// The place in the batch of the first delivery to this mailbox.
-    pub delivery: usize,
-    /// Why nothing was written to it.
-    pub why: NotTheirs,
-    /// What was found: of a Maildir perhaps one of its three directories.
-    pub found: Ownership,
-}
-
 /// How long a batch waits for locks, unless told otherwise.
 pub const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Delivers all of them; the outcomes are in the order of `batch`. When it returns, what is
 /// `Delivered` is durable, and of what is not, nothing is left that a reader would take for mail. Each
 /// mailbox that somebody has to look after is added to `alarms` once.
-pub fn deliver_batch(batch: &[Delivery], scene: &Scene, alarms: &mut Vec<Alarm>) -> Vec<Outcome> {
+pub fn deliver_batch(
+    batch: &[Delivery],
+    scene: &Scene,
+    alarms: &mut Vec<MailboxAlarm>,
+) -> Vec<Outcome> {
     let mut results: Vec<Result<(), Fault>> = batch.iter().map(refuse_loop).collect();
     for (format, deliver) in [
         (Format::Maildir, maildir::deliver as fn(&[&Delivery], &Scene) -> Vec<Result<(), Fault>>),
@@ -109,12 +92,16 @@ pub fn deliver_batch(batch: &[Delivery], scene: &Scene, alarms: &mut Vec<Alarm>)
     results.into_iter().zip(batch).map(|(r, d)| fault::outcome(r, &d.mailbox)).collect()
 }
 
-fn collect_alarms(results: &[Result<(), Fault>], batch: &[Delivery], alarms: &mut Vec<Alarm>) {
+fn collect_alarms(
+    results: &[Result<(), Fault>],
+    batch: &[Delivery],
+    alarms: &mut Vec<MailboxAlarm>,
+) {
     let mut told = HashSet::new();
     for (delivery, result) in results.iter().enumerate() {
         let Some((why, found)) = result.as_ref().err().and_then(Fault::alarm) else { continue };
         if told.insert(batch[delivery].mailbox.display()) {
-            alarms.push(Alarm { delivery, why, found });
+            alarms.push(MailboxAlarm { delivery, why, found });
         }
     }
 }

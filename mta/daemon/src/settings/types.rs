@@ -1,8 +1,10 @@
 //! What the settings file says once it has been read: checked, typed, with every default filled in.
 //! Must never hold a text that somebody would still have to parse, nor read anything itself.
 
+pub use local::{Deliver, Fill, Piece, Template, Users};
+
 use super::problem::Place;
-use mail::{Domain, NextHop};
+use mail::Domain;
 use policy::Route;
 pub use scheduler::Order;
 use serde::{Deserialize, Serialize};
@@ -155,47 +157,6 @@ pub struct Local {
     pub deliver: Deliver,
     /// Which local parts exist.
     pub users: Users,
-}
-
-/// `deliver`: the form of a mailbox and where it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Deliver {
-    /// A Maildir at this path.
-    Maildir(Template),
-    /// A file in mbox format at this path.
-    Mbox(Template),
-    /// Another server takes it by LMTP; one of `NextHop::{Lmtp, LmtpUnix}`.
-    Lmtp(NextHop),
-    /// A program of this name with these arguments, each expanded on its own, without a shell.
-    Pipe(Vec<Template>),
-}
-
-/// A text with variables.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Template(pub Vec<Piece>);
-
-/// A part of a template.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Piece {
-    /// As it stands.
-    Text(Box<str>),
-    /// `{state}`
-    State,
-    /// `{user}`: the local part.
-    User,
-    /// `{domain}`
-    Domain,
-    /// `{home}`: of the system's account.
-    Home,
-}
-
-/// Which local parts exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Users {
-    /// Each that is safe as a file name; its box is created.
-    Any,
-    /// The accounts of the system.
-    System,
 }
 
 /// `[destination.default]` and `[destination."name"]`.
@@ -382,40 +343,4 @@ pub enum LogLevel {
     Info,
     /// Each conversation.
     Debug,
-}
-
-/// What a template is filled with; a variable without a value ends the expansion.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Fill<'a> {
-    /// `{state}`
-    pub state: &'a str,
-    /// `{user}`
-    pub user: &'a str,
-    /// `{domain}`
-    pub domain: &'a str,
-    /// `{home}`, where the user is an account of the system.
-    pub home: Option<&'a str>,
-}
-
-impl Template {
-    /// The text with its variables filled in; `None` where `{home}` is asked for and not known.
-    /// Whether `{user}` is safe in a path is the caller's question.
-    pub fn expand(&self, fill: &Fill<'_>) -> Option<String> {
-        let mut text = String::new();
-        for piece in &self.0 {
-            text.push_str(match piece {
-                Piece::Text(text) => text,
-                Piece::State => fill.state,
-                Piece::User => fill.user,
-                Piece::Domain => fill.domain,
-                Piece::Home => fill.home?,
-            });
-        }
-        Some(text)
-    }
-
-    /// Whether this variable occurs.
-    pub fn has(&self, variable: &Piece) -> bool {
-        self.0.contains(variable)
-    }
 }

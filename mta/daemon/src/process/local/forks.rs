@@ -23,21 +23,21 @@ struct Start {
 #[derive(Debug)]
 pub struct Forks(Control);
 
-/// Whom workers may become, and what for.
+/// What workers may become and touch.
 #[derive(Debug)]
-pub struct Whom {
-    /// Local's own user, where we are root.
+pub struct WorkerRights {
+    /// Local's own user, if this process is root.
     pub privilege: Privilege,
-    /// The directory of mailboxes that is not a home: where its group may write, as in Debian's
-    /// `/var/mail`, workers get that group for the dotlock.
+    /// The directory of all mailboxes, if they are not in homes. If its group may write to it, as to
+    /// Debian's `/var/mail`, workers get that group for the dotlock.
     pub shared: Option<PathBuf>,
-    /// Workers run programs: nobody can say which files and system calls these need.
-    pub command: bool,
+    /// Workers run programs. Which files and system calls these need is not known.
+    pub runs_programs: bool,
 }
 
 impl Forks {
     /// Starts the fork server. To be called while this process has one thread and its privileges.
-    pub fn start(environment: &HostEnvironment, whom: Whom) -> io::Result<Forks> {
+    pub fn start(environment: &HostEnvironment, rights: WorkerRights) -> io::Result<Forks> {
         let (ours, theirs) = Control::pair()?;
         // SAFETY: this process has one thread (see above), so the child may do anything.
         match unsafe { libc::fork() } {
@@ -45,9 +45,9 @@ impl Forks {
             0 => {
                 let control = keep_only(theirs);
                 let served = control.and_then(|control| {
-                    let profile = Profile::new(Role::Local, whom.privilege.clone());
+                    let profile = Profile::new(Role::Local, rights.privilege.clone());
                     jail::enter(&profile).map_err(io::Error::other)?;
-                    serve(&control, environment, &whom)
+                    serve(&control, environment, &rights)
                 });
                 // SAFETY: ends this process at once, without running what belongs to its parent.
                 unsafe { libc::_exit(i32::from(served.is_err())) }
@@ -80,7 +80,11 @@ fn keep_only(control: Control) -> io::Result<Control> {
     Ok(Control::from_fd(unsafe { std::os::fd::FromRawFd::from_raw_fd(FIRST) }))
 }
 
-fn serve(control: &Control, environment: &HostEnvironment, whom: &Whom) -> io::Result<()> {
+fn serve(
+    control: &Control,
+    environment: &HostEnvironment,
+    rights: &WorkerRights,
+) -> io::Result<()> {
     quiet_signals();
     loop {
         let (request, stream) = match control.receive::<Start>()? {
@@ -90,7 +94,7 @@ fn serve(control: &Control, environment: &HostEnvironment, whom: &Whom) -> io::R
         };
         // SAFETY: this process has one thread.
         if unsafe { libc::fork() } == 0 {
-            let served = become_user(&request.user, environment, whom).and_then(|()| {
+            let served = become_user(&request.user, environment, rights).and_then(|()| {
                 worker::run(stream, environment.groups(environment.account(&request.user)))
             });
             // SAFETY: ends the worker at once.
@@ -108,7 +112,7 @@ fn quiet_signals() {
 }
 
 /// Gives up everything but the user's own: from here on there is no way back (X202 in `jail`).
-fn become_user(user: &str, environment: &HostEnvironment, whom: &Whom) -> io::Result<()> {
+fn become_user(user: &str, environment: &HostEnvironment, rights: &WorkerRights) -> io::Result<()> {
     // SAFETY: plain calls on this process; waiting for programs needs SIGCHLD as it was.
     unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
@@ -119,8 +123,8 @@ fn become_user(user: &str, environment: &HostEnvironment, whom: &Whom) -> io::Re
         "" => None,
         name => Some(environment.account(name).ok_or(io::ErrorKind::NotFound)?),
     };
-    let mut profile = Profile::mailbox(privilege(account, whom)?, Vec::new());
-    profile.files = match (account, &whom.shared, whom.command) {
+    let mut profile = Profile::mailbox(privilege(account, rights)?, Vec::new());
+    profile.files = match (account, &rights.shared, rights.runs_programs) {
         (_, _, true) => Files::Any,
         (_, Some(shared), _) => Files::Below(vec![shared.clone(), STAGE_DIRECTORY.into()]),
         (Some(account), None, _) => {
@@ -129,18 +133,18 @@ fn become_user(user: &str, environment: &HostEnvironment, whom: &Whom) -> io::Re
         (None, None, _) => Files::Below(vec![STAGE_DIRECTORY.into()]),
     };
     let confined = jail::confine(&profile).map_err(io::Error::other)?;
-    if !whom.command {
+    if !rights.runs_programs {
         confined.seal().map_err(io::Error::other)?;
     }
     Ok(())
 }
 
 /// Who the worker will be. Root is refused by `jail`, others than ourselves where we are not root here.
-fn privilege(account: Option<&Account>, whom: &Whom) -> io::Result<Privilege> {
-    let Some(account) = account else { return Ok(whom.privilege.clone()) };
-    match whom.privilege {
+fn privilege(account: Option<&Account>, rights: &WorkerRights) -> io::Result<Privilege> {
+    let Some(account) = account else { return Ok(rights.privilege.clone()) };
+    match rights.privilege {
         Privilege::Root(_) => {
-            let groups = whom.shared.as_deref().and_then(shared_group).into_iter().collect();
+            let groups = rights.shared.as_deref().and_then(shared_group).into_iter().collect();
             Ok(Privilege::Root(User { uid: account.uid, gid: account.gid, groups }))
         }
         Privilege::Ordinary if rustix::process::geteuid().as_raw() == account.uid => {

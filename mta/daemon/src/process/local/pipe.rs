@@ -1,8 +1,10 @@
-//! Delivery to a program: its standard input is the message, its exit status the outcome (sysexits.h).
+//! Delivery to a program: its standard input is the message, its exit status says the outcome
+//! ([`local::program_outcome`]).
 //! Must never ask a shell, wait without bound, or keep more of what the program says than a reply holds.
 
 use crate::mailbox::{Fault, Message, nameless, trace_lines};
-use mail::{Address, Enhanced, Outcome, Reply, Report, Stage};
+use local::{PROGRAM_NAME_PREFIX, ProgramEnd, program_outcome};
+use mail::{Address, Outcome};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -20,19 +22,20 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Runs the program in `words` for one recipient.
 pub fn deliver(words: &[String], message: &Message, recipient: &Address) -> Outcome {
-    let peer = format!("pipe:{}", words.first().map_or("", String::as_str));
+    let program = words.first().map_or("", String::as_str);
+    let peer = || format!("{PROGRAM_NAME_PREFIX}{program}");
     if message.was_delivered_to(recipient.as_str()) {
-        return Fault::looping().outcome(peer);
+        return Fault::looping().outcome(peer());
     }
     match run(words, message, recipient, RUN_TIME_MAX) {
-        Ok(ended) => outcome(&ended, peer),
-        Err(error) => Fault::io("cannot run the program", &error).outcome(peer),
+        Ok(Ended { end, said }) => program_outcome(end, &said, program),
+        Err(error) => Fault::io("cannot run the program", &error).outcome(peer()),
     }
 }
 
-/// How a program ended; `None`: it was killed because its time was over.
+/// How a program ended, and what it said.
 struct Ended {
-    status: Option<ExitStatus>,
+    end: ProgramEnd,
     said: String,
 }
 
@@ -90,11 +93,11 @@ fn watch(mut child: Child, output: OwnedFd, until: Instant) -> io::Result<Ended>
     loop {
         if let Some(status) = child.try_wait()? {
             while output.as_mut().is_some_and(|file| read_some(file, &mut said, None)) {}
-            return Ok(Ended { status: Some(status), said: harmless(&said) });
+            return Ok(Ended { end: end(status), said: harmless(&said) });
         }
         if Instant::now() >= until {
             kill_group(&mut child);
-            return Ok(Ended { status: None, said: harmless(&said) });
+            return Ok(Ended { end: ProgramEnd::TookTooLong, said: harmless(&said) });
         }
         match &mut output {
             Some(file) => {
@@ -104,6 +107,14 @@ fn watch(mut child: Child, output: OwnedFd, until: Instant) -> io::Result<Ended>
             }
             None => std::thread::sleep(Duration::from_millis(5)),
         }
+    }
+}
+
+fn end(status: ExitStatus) -> ProgramEnd {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => ProgramEnd::Exited(code),
+        (None, Some(signal)) => ProgramEnd::Signalled(signal),
+        (None, None) => unreachable!("a program that has ended has a status or a signal"),
     }
 }
 
@@ -135,35 +146,4 @@ fn harmless(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text.trim().to_owned()
-}
-
-/// sysexits.h: 64 to 78; what is not the message's or the recipient's fault is tried again.
-fn outcome(ended: &Ended, peer: String) -> Outcome {
-    let code = ended.status.and_then(|status| status.code());
-    let (code, enhanced, what) = match (code, ended.status.and_then(|status| status.signal())) {
-        (Some(0), _) => (250, Enhanced(2, 0, 0), "delivered to the program".to_owned()),
-        (Some(64), _) => (550, Enhanced(5, 3, 0), "the program was called wrongly (64)".into()),
-        (Some(65), _) => (550, Enhanced(5, 6, 0), "the program refuses the message (65)".into()),
-        (Some(66), _) => (550, Enhanced(5, 3, 0), "the program lacks its input (66)".into()),
-        (Some(67), _) => (550, Enhanced(5, 1, 1), "the program knows no such user (67)".into()),
-        (Some(68), _) => (550, Enhanced(5, 1, 2), "the program knows no such host (68)".into()),
-        (Some(69), _) => (550, Enhanced(5, 3, 0), "the service is unavailable (69)".into()),
-        (Some(70), _) => (550, Enhanced(5, 3, 0), "the program has an error inside (70)".into()),
-        (Some(76), _) => (550, Enhanced(5, 5, 0), "the program saw a protocol error (76)".into()),
-        (Some(77), _) => (550, Enhanced(5, 7, 0), "the program has no permission (77)".into()),
-        (Some(78), _) => (451, Enhanced(4, 3, 5), "the program's settings are wrong (78)".into()),
-        (Some(code), _) => (451, Enhanced(4, 3, 0), format!("the program ended with {code}")),
-        (None, Some(signal)) => {
-            (451, Enhanced(4, 3, 0), format!("signal {signal} ended the program"))
-        }
-        (None, None) => (451, Enhanced(4, 3, 0), "the program took too long".into()),
-    };
-    let text = if ended.said.is_empty() { what } else { format!("{what}: {}", ended.said) };
-    let reply = Reply::new(code, enhanced, text);
-    let report = Report { stage: Stage::Mailbox, reply, peer: peer.into(), from_peer: false };
-    match code / 100 {
-        2 => Outcome::Delivered { report, relayed: false },
-        4 => Outcome::Deferred(report),
-        _ => Outcome::Failed(report),
-    }
 }

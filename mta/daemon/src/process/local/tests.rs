@@ -2,20 +2,23 @@
 //! Must never depend on other users of the machine: where we are not root, it says so.
 
 use super::*;
+use crate::io::BUILD;
 use crate::io::control::{Received, stream_pair};
 use crate::log::Style;
 use crate::settings::{
     Account, HostEnvironment, Local as LocalSettings, LogFormat, LogLevel, Piece, Template, Users,
 };
 use bytes::BytesMut;
-use link::send::{CHUNK_BYTES_MAX, QueueEnd, QueueEvent, Result as AttemptResult};
+use link::control::{FromMaster, ToMaster};
+use link::send::{Attempt, CHUNK_BYTES_MAX, QueueEnd, QueueEvent, Result as AttemptResult};
 use mail::Outcome;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A queue process as far as local can see it.
 struct Queue {
@@ -45,18 +48,25 @@ fn wanted(state: &Path, deliver: Deliver, users: Users, accounts: Vec<Account>) 
     }
 }
 
+/// As `Start::read` does: the first reading makes calls that no jail allows, that of a worker included.
+fn read_the_clock() {
+    let _ = world::Clock::now(&world::real::Clock);
+}
+
 impl Queue {
     fn with(wanted: Wanted, privilege: Privilege) -> Queue {
         Queue::logging(wanted, privilege, Log::off())
     }
 
     fn logging(wanted: Wanted, privilege: Privilege, log: Log) -> Queue {
+        read_the_clock();
         let (master, control) = Control::pair().unwrap();
         let forks = start_forks(&wanted, &privilege).unwrap();
-        let targets = Targets::open(wanted, owner(&privilege)).unwrap();
+        let directories = Directories::open(&wanted, owner(&privilege)).unwrap();
+        let opened = StartedLocal { wanted, directories, forks };
         let (ours, theirs) = stream_pair().unwrap();
         let peers = vec![Peer { role: Role::Queue, instance: 0, stream: 1, fd: theirs }];
-        let process = std::thread::spawn(|| begin(control, peers, targets, forks, log));
+        let process = std::thread::spawn(|| begin(control, peers, opened, log));
         let mut queue = Queue::around(ours, master);
         queue.process = Some(process);
         assert!(queue.told().is_empty());
@@ -536,21 +546,23 @@ fn d181_where_no_process_can_be_made_mail_waits_and_goes_when_one_can() {
 #[test]
 fn jailed_process() {
     let Ok(state) = std::env::var("LOCAL_JAILED_STATE") else { return };
+    read_the_clock();
     let mbox = std::env::var_os("LOCAL_JAILED_MBOX").is_some();
     let state = PathBuf::from(state);
     let template = template(&[&format!("{}/mail/", state.display()), "{user}"]);
     let deliver = if mbox { Deliver::Mbox(template) } else { Deliver::Maildir(template) };
     let wanted = wanted(&state, deliver, Users::Any, vec![]);
     let (master, control) = Control::pair().unwrap();
-    let targets = Targets::open(wanted, owner(&local_user())).unwrap();
+    let directories = Directories::open(&wanted, owner(&local_user())).unwrap();
     let (ours, theirs) = stream_pair().unwrap();
-    let jail = jail::confine(&profile(local_user(), &targets).unwrap()).unwrap();
+    let jail = jail::confine(&profile(local_user(), &directories).unwrap()).unwrap();
     let log = Log::start_on("local", Style::of_stderr(LogFormat::Text, LogLevel::Info), {
         std::io::stderr().as_fd().try_clone_to_owned().unwrap().into()
     });
     jail.seal().unwrap();
     let peers = vec![Peer { role: Role::Queue, instance: 0, stream: 1, fd: theirs }];
-    let local = std::thread::spawn(move || begin(control, peers, targets, None, log.unwrap()));
+    let opened = StartedLocal { wanted, directories, forks: None };
+    let local = std::thread::spawn(move || begin(control, peers, opened, log.unwrap()));
     let mut queue = Queue::around(ours, master);
     queue.process = Some(local);
     assert!(queue.told().is_empty());

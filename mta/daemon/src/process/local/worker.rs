@@ -9,14 +9,14 @@
 //! | `Go` | all are delivered; the answer is `Outcomes`, in the order of the `Deliver`s |
 
 use super::pipe;
-use super::target::WorkerPlace;
 use crate::mailbox::{
-    Alarm, Base, Delivery, Fault, Format, Intake, LOCK_WAIT_MAX, Mailbox, Message, Scene,
+    Base, Delivery, Fault, Intake, LOCK_WAIT_MAX, Mailbox, MailboxAlarm, Message, Scene,
     deliver_batch,
 };
 use bytes::{Bytes, BytesMut};
 use link::frame;
-use mail::{Address, Outcome, ReversePath, Wall};
+use local::DeliveryPlace;
+use mail::{Address, Outcome, ReversePath};
 use policy::Groups;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use world::Clock as _;
 
 /// What a worker is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub enum ToWorker {
     /// The next bytes, in the frame's tail.
     Piece,
     /// It goes to this recipient, whose mail is kept there.
-    Deliver(Address, WorkerPlace),
+    Deliver(Address, DeliveryPlace),
     /// The batch is whole; this is our host's name.
     Go(String),
 }
@@ -45,7 +45,7 @@ pub enum ToWorker {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromWorker {
     /// One for each `Deliver`, in order; and the mailboxes that somebody has to look after.
-    Outcomes(Vec<Outcome>, Vec<Alarm>),
+    Outcomes(Vec<Outcome>, Vec<MailboxAlarm>),
 }
 
 /// Where large messages and those for programs are staged.
@@ -92,7 +92,7 @@ struct Worker {
 /// One delivery, or why there is none.
 struct Job {
     recipient: Address,
-    place: WorkerPlace,
+    place: DeliveryPlace,
     message: Result<Arc<Message>, Fault>,
 }
 
@@ -136,7 +136,12 @@ impl Worker {
 
     fn go(&mut self, hostname: String) -> FromWorker {
         let groups = self.groups;
-        let scene = Scene { hostname, now: wall(), lock_wait_max: LOCK_WAIT_MAX, groups };
+        let scene = Scene {
+            hostname,
+            now: world::real::Clock.now().wall,
+            lock_wait_max: LOCK_WAIT_MAX,
+            groups,
+        };
         let jobs = std::mem::take(&mut self.jobs);
         (self.intake, self.message) = (None, None);
         let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(jobs.len());
@@ -169,12 +174,11 @@ impl Worker {
             Err(fault) => return Prepared::Done(fault.outcome(peer)),
         };
         match job.place {
-            WorkerPlace::Command(words) => {
+            DeliveryPlace::Command(words) => {
                 Prepared::Done(pipe::deliver(&words, &message, &job.recipient))
             }
-            WorkerPlace::Mailbox { base, path, mbox } => match self.base(base) {
+            DeliveryPlace::Mailbox { base, path, format } => match self.base(base) {
                 Ok(base) => {
-                    let format = if mbox { Format::Mbox } else { Format::Maildir };
                     let mailbox = Mailbox { base, path, format };
                     Prepared::Mailbox(Delivery { message, recipient: job.recipient, mailbox })
                 }
@@ -202,21 +206,4 @@ impl Worker {
 enum Prepared {
     Mailbox(Delivery),
     Done(Outcome),
-}
-
-impl std::fmt::Display for WorkerPlace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            WorkerPlace::Mailbox { base, path, .. } => write!(f, "{}", base.join(path).display()),
-            WorkerPlace::Command(words) => {
-                write!(f, "pipe:{}", words.first().map_or("", String::as_str))
-            }
-        }
-    }
-}
-
-/// The time of day.
-pub(super) fn wall() -> Wall {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Wall::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
