@@ -1,18 +1,16 @@
-//! All processes of a mailer: those that are named and all below them, as /proc shows them now.
+//! All processes of a mailer: the named ones and all their descendants, as /proc shows them now.
 //!
-//! Must never leave a daemon out: orphans of a process namespace become children of its first process, so they stay
-//! below whoever started the namespace.
+//! Must never leave a daemon out: orphans of a process namespace become children of its first process, so they remain
+//! descendants of the process that made the namespace.
 
+use procfs::process::Stat;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The kernel counts CPU time for /proc in these, on every machine that matters.
-const TICKS_PER_SECOND: f64 = 100.0;
-
-/// A mailer's processes, by the ones that all others descend from.
+/// A mailer's processes, given by those that all others descend from.
 #[derive(Clone, Debug)]
 pub struct Family {
     roots: Vec<u32>,
-    /// That do not belong to it, though what is below them does.
+    /// Processes that do not belong to the mailer, although their descendants do.
     strangers: Vec<u32>,
 }
 
@@ -20,33 +18,33 @@ pub struct Family {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
     parent: u32,
-    /// Ended, but not buried yet.
+    /// It has ended, and its parent has not waited for it yet.
     is_dead: bool,
-    /// CPU time of its own and of the children that it has buried, in user mode, in seconds.
+    /// CPU time in user mode of the process and of the children that it has waited for, in seconds.
     pub user_s: f64,
     /// The same in the kernel.
     pub system_s: f64,
 }
 
 impl Family {
-    /// The processes `roots` and all below them. A mailer in a process namespace is below the `unshare` that made it;
-    /// of one that runs already all first processes are to be named.
+    /// Returns the processes `roots` and all their descendants. A mailer in a process namespace descends from the
+    /// `unshare` that made it; of a mailer that runs already, all first processes must be named.
     pub fn below(roots: &[u32]) -> Family {
         Family { roots: roots.to_vec(), strangers: Vec::new() }
     }
 
-    /// Without this process, whose children stay: a tracer that started the mailer.
+    /// Leaves out this process, but not its children: a tracer that started the mailer.
     pub fn without(mut self, stranger: Option<u32>) -> Family {
         self.strangers.extend(stranger);
         self
     }
 
-    /// Those that live now, in the order of their numbers.
+    /// Returns the processes that exist now, by their numbers.
     pub fn members(&self) -> BTreeMap<u32, Member> {
         self.of(&everybody())
     }
 
-    /// The numbers of those that are not just dead and waited for.
+    /// Returns the numbers of the living processes.
     pub fn pids(&self) -> Vec<u32> {
         let living = self.members().into_iter().filter(|(_, member)| !member.is_dead);
         living.map(|(pid, _)| pid).collect()
@@ -69,28 +67,24 @@ impl Family {
     }
 }
 
-/// Every process that can be seen. One that ends while we look is left out.
+/// Every process that can be seen. A process that ends during the look is left out.
 fn everybody() -> BTreeMap<u32, Member> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let read = |pid: u32| {
-        let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-        Some((pid, Member::parse(&String::from_utf8_lossy(&text))?))
-    };
-    pids.filter_map(read).collect()
+    let Ok(processes) = procfs::process::all_processes() else { return BTreeMap::new() };
+    let stats = processes.filter_map(|process| process.ok()?.stat().ok());
+    stats.map(|stat| (stat.pid.unsigned_abs(), Member::of(&stat))).collect()
 }
 
 impl Member {
-    fn parse(stat: &str) -> Option<Member> {
-        let (_, fields) = stat.rsplit_once(')')?; // a name may have anything in it
-        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        let seconds = |at: usize| Some(fields.get(at)?.parse::<f64>().ok()? / TICKS_PER_SECOND);
-        Some(Member {
-            is_dead: matches!(*fields.first()?, "Z" | "X"),
-            parent: fields.get(1)?.parse().ok()?,
-            user_s: seconds(11)? + seconds(13)?,
-            system_s: seconds(12)? + seconds(14)?,
-        })
+    fn of(stat: &Stat) -> Member {
+        let seconds = |own: u64, of_children: i64| {
+            (own as f64 + of_children as f64) / procfs::ticks_per_second() as f64
+        };
+        Member {
+            is_dead: matches!(stat.state, 'Z' | 'X'),
+            parent: stat.ppid.unsigned_abs(),
+            user_s: seconds(stat.utime, stat.cutime),
+            system_s: seconds(stat.stime, stat.cstime),
+        }
     }
 }
 
@@ -118,16 +112,6 @@ mod tests {
         assert_eq!(pids(&[9]), [] as [u32; 0]);
         let without = Family::below(&[5]).without(Some(6));
         assert_eq!(Vec::from_iter(without.of(&all).into_keys()), [5, 7]);
-    }
-
-    #[test]
-    fn a_name_with_a_bracket_and_spaces_is_no_end_of_the_name() {
-        let stat = "17 (a) b (c) S 4 1 1 0 -1 0 0 0 0 0 100 200 300 400 20 0 1 0 5 0 0";
-        assert_eq!(
-            Member::parse(stat).unwrap(),
-            Member { parent: 4, is_dead: false, user_s: 4.0, system_s: 6.0 }
-        );
-        assert_eq!(Member::parse("17 (a) S 4"), None);
     }
 
     #[test]

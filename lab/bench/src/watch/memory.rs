@@ -1,28 +1,29 @@
-//! Memory of a family of processes, looked at again and again by a thread of ours.
+//! Memory of a family of processes, sampled by a thread of ours.
 //!
 //! Must never cost more than a hundredth of a core: it rests a hundred times as long as it worked.
 
 use super::family::Family;
+use procfs::process::Process;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// However cheap a look is.
+/// Shortest rest between two looks.
 const REST_MIN: Duration = Duration::from_millis(100);
-/// However dear.
+/// Longest rest between two looks.
 const REST_MAX: Duration = Duration::from_secs(5);
-/// Rest for work.
+/// Rest for each unit of time that a look took.
 const REST_FACTOR: u32 = 100;
 
-/// What was seen at most.
+/// The largest values seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Peak {
     /// The proportional set size over all processes, in MiB.
     pub pss_mib: f64,
     /// Processes at once.
     pub processes: usize,
-    /// How often it was looked at.
+    /// Number of looks.
     pub looks: u32,
 }
 
@@ -33,13 +34,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Looks from now on.
+    /// Begins to look.
     pub fn begin(family: Family) -> Sampler {
         let (stop, stopped) = channel();
         Sampler { stop, thread: std::thread::spawn(move || sample(&family, &stopped)) }
     }
 
-    /// Looks once more and says what was seen.
+    /// Looks once more and returns what was seen.
     pub fn end(self) -> Peak {
         drop(self.stop);
         self.thread.join().unwrap_or_default()
@@ -63,8 +64,8 @@ impl Peak {
     fn look(&mut self, family: &Family) -> Duration {
         let start = worked();
         let pids = family.pids();
-        let kib: u64 = pids.iter().filter_map(|pid| pss_kib(*pid)).sum();
-        self.pss_mib = self.pss_mib.max(kib as f64 / 1024.0);
+        let bytes: u64 = pids.iter().filter_map(|pid| pss_bytes(*pid)).sum();
+        self.pss_mib = self.pss_mib.max(bytes as f64 / f64::from(1 << 20));
         self.processes = self.processes.max(pids.len());
         self.looks += 1;
         worked().saturating_sub(start)
@@ -77,11 +78,10 @@ fn worked() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// `None` if it ended meanwhile or is not ours to look at.
-fn pss_kib(pid: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
+/// The proportional set size of a process. `None` if it has ended or must not be read.
+fn pss_bytes(pid: u32) -> Option<u64> {
+    let rollup = Process::new(pid.try_into().ok()?).ok()?.smaps_rollup().ok()?;
+    rollup.memory_map_rollup.0.first()?.extension.map.get("Pss").copied()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::cpu::{Meter, Times};
 use super::family::Family;
 use super::memory::Sampler;
 use crate::machine::Device;
+use procfs::DiskStat;
 use serde::Serialize;
 
 const SECTOR_BYTES: u64 = 512;
@@ -73,7 +74,7 @@ impl Usage {
     }
 }
 
-/// A line of /proc/diskstats.
+/// Counters of a disk since the machine started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Disk {
     written_bytes: u64,
@@ -83,15 +84,11 @@ struct Disk {
 
 impl Disk {
     fn now(device: Device) -> Option<Disk> {
-        Disk::of(&std::fs::read_to_string("/proc/diskstats").ok()?, device)
-    }
-
-    fn of(diskstats: &str, device: Device) -> Option<Disk> {
-        let wanted = [device.major.to_string(), device.minor.to_string()];
-        let own = |line: &&str| line.split_ascii_whitespace().take(2).eq(wanted.iter());
-        let fields: Vec<&str> = diskstats.lines().find(own)?.split_ascii_whitespace().collect();
-        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-        Some(Disk { written_bytes: number(9)? * SECTOR_BYTES, flushes: number(18) })
+        let is_own = |disk: &DiskStat| {
+            (disk.major.unsigned_abs(), disk.minor.unsigned_abs()) == (device.major, device.minor)
+        };
+        let disk = procfs::diskstats().ok()?.into_iter().find(is_own)?;
+        Some(Disk { written_bytes: disk.sectors_written * SECTOR_BYTES, flushes: disk.flushes })
     }
 }
 
@@ -99,17 +96,6 @@ impl Disk {
 mod tests {
     use super::*;
     use std::process::Command;
-
-    #[test]
-    fn flushes_and_written_bytes_are_read_from_the_disks_own_line() {
-        let text = "   7   0 loop0 1 2 3 4 5 6 7 8 9 10 11\n 254       0 vda 305508 62062 122796354 410476 8977560 \
-            983714 849772240 3803983 0 649936 4585620 1302129 2150 730233536 173476 2712160 197684\n";
-        let disk = |major| Disk::of(text, Device { major, minor: 0 });
-        let whole = Disk { written_bytes: 849_772_240 * 512, flushes: Some(2_712_160) };
-        assert_eq!(disk(254), Some(whole));
-        assert_eq!(disk(7), Some(Disk { written_bytes: 7 * 512, flushes: None }));
-        assert_eq!(disk(25), None);
-    }
 
     #[test]
     fn a_busy_process_used_cpu_time_and_memory() {
