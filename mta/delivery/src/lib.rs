@@ -6,13 +6,13 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod dead;
-pub mod remote;
+pub mod outbound_session;
 pub mod resolve;
 pub mod route;
 #[cfg(test)]
 mod tests;
 
 pub use dead::DeadAddresses;
-pub use remote::{Input, Limits, Line, Output};
+pub use outbound_session::{Input, Limits, OutboundSession, Output};
 pub use resolve::{Answer, Answers, Question};
 pub use route::{Choice, Ourselves, Rules, Search, Target, Unreachable, Where};

@@ -1,7 +1,7 @@
 //! The rules of MX and the way over several addresses, against a small invented DNS.
 
 use crate::dead::DeadAddresses;
-use crate::remote::{Input, Limits, Line, Output};
+use crate::outbound_session::{Input, Limits, OutboundSession, Output};
 use crate::resolve::{Answer, Answers, Mx, Question};
 use crate::route::{Choice, MX_HOSTS_MAX, Ourselves, Rules, Search, Target, Where};
 use bytes::Bytes;
@@ -409,38 +409,39 @@ fn attempt_knowing(
     let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
     let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
     let limits = Limits::for_tests();
-    let mut line = Line::new(&hop, message(), rules, config, limits, dead.clone(), at(0));
+    let mut session =
+        OutboundSession::new(&hop, message(), rules, config, limits, dead.clone(), at(0));
     let (mut tried, mut outcomes) = (Vec::new(), Vec::new());
-    while let Some(output) = line.poll() {
+    while let Some(output) = session.poll() {
         match output {
             Output::Ask(question) => {
                 let answer = answer(zone, &question);
-                line.handle(Input::Answer { question, answer, chance: 3 }, at(0));
+                session.handle(Input::Answer { question, answer, chance: 3 }, at(0));
             }
             Output::Connect(target) => {
                 tried.push(target.peer().to_string());
                 let server = servers.iter().find(|(name, _)| *name == &*target.name);
                 match server.map(|(_, says)| *says) {
-                    None => line.handle(Input::ConnectFailed("connection refused"), at(0)),
+                    None => session.handle(Input::ConnectFailed("connection refused"), at(0)),
                     Some("silence") => {
-                        let due = line.next_wakeup().unwrap();
+                        let due = session.next_wakeup().unwrap();
                         let now = Now { monotonic: due, ..Now::default() };
-                        line.handle(Input::Session(client::Input::Tick), now);
+                        session.handle(Input::Session(client::Input::Tick), now);
                     }
                     Some(says) => {
-                        line.handle(Input::Connected, at(0));
+                        session.handle(Input::Connected, at(0));
                         let input = client::Input::Received(says.as_bytes());
-                        line.handle(Input::Session(input), at(0));
-                        line.handle(Input::Session(client::Input::Lost), at(0));
+                        session.handle(Input::Session(input), at(0));
+                        session.handle(Input::Session(client::Input::Lost), at(0));
                     }
                 }
             }
-            Output::Done { outcomes: told, .. } => outcomes = told,
-            Output::Close => {}
-            Output::NeedBody { .. } | Output::Unsent(_) => panic!("{output:?}"),
+            Output::Session(client::Output::Done { outcomes: told, .. }) => outcomes = told,
+            Output::Session(client::Output::Close) => {}
+            Output::Session(other) => panic!("{other:?}"),
         }
     }
-    assert!(line.is_closed());
+    assert!(session.is_closed());
     (tried, outcomes)
 }
 
@@ -491,18 +492,20 @@ fn a_peer_has_the_whole_time_to_take_a_connection_and_the_next_one_is_tried_afte
     let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
     let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
     let connect = limits.connect.as_secs();
-    let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
+    let mut session = OutboundSession::new(&hop, message(), rules, config, limits, dead, at(0));
     let mut connects = Vec::new();
     for second in 0..=connect {
-        line.handle(Input::Session(client::Input::Tick), at(second));
-        while let Some(output) = line.poll() {
+        session.handle(Input::Session(client::Input::Tick), at(second));
+        while let Some(output) = session.poll() {
             match output {
                 Output::Ask(question) => {
                     let answer = answer(zone, &question);
-                    line.handle(Input::Answer { question, answer, chance: 3 }, at(second));
+                    session.handle(Input::Answer { question, answer, chance: 3 }, at(second));
                 }
                 Output::Connect(_) => connects.push(second),
-                other => assert_eq!((other, second), (Output::Close, connect)),
+                other => {
+                    assert_eq!((other, second), (Output::Session(client::Output::Close), connect))
+                }
             }
         }
     }
@@ -515,12 +518,14 @@ fn lookups_that_take_too_long_defer_and_not_before_their_time() {
     let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
     let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
     let resolve = limits.resolve.as_secs();
-    let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
-    assert!(matches!(line.poll(), Some(Output::Ask(_))));
-    line.handle(Input::Session(client::Input::Tick), at(resolve - 1));
-    assert_eq!(line.poll(), None);
-    line.handle(Input::Session(client::Input::Tick), at(resolve));
-    let Some(Output::Done { outcomes, .. }) = line.poll() else { panic!("it has ended") };
+    let mut session = OutboundSession::new(&hop, message(), rules, config, limits, dead, at(0));
+    assert!(matches!(session.poll(), Some(Output::Ask(_))));
+    session.handle(Input::Session(client::Input::Tick), at(resolve - 1));
+    assert_eq!(session.poll(), None);
+    session.handle(Input::Session(client::Input::Tick), at(resolve));
+    let Some(Output::Session(client::Output::Done { outcomes, .. })) = session.poll() else {
+        panic!("it has ended")
+    };
     let deferred = |outcome: &Outcome| matches!(outcome, Outcome::Deferred(_));
     assert!(outcomes.iter().all(deferred) && outcomes[0].report().stage == Stage::Resolve);
 }
@@ -530,15 +535,15 @@ fn a_line_takes_the_next_message_over_the_same_connection() {
     let hop = NextHop::LmtpUnix("/run/lmtp".into());
     let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
     let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
-    let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
-    assert!(!line.can_send() && line.session().is_none());
-    line.handle(Input::Connected, at(0));
+    let mut session = OutboundSession::new(&hop, message(), rules, config, limits, dead, at(0));
+    assert!(!session.can_send() && session.session().is_none());
+    session.handle(Input::Connected, at(0));
     let good = "220 g\r\n250 g\r\n250 m\r\n250 r\r\n250 r\r\n354 go\r\n250 kept\r\n250 kept\r\n";
-    line.handle(Input::Session(client::Input::Received(good.as_bytes())), at(0));
-    assert!(line.can_send());
-    line.handle(Input::Session(client::Input::Send(message())), at(0));
-    assert!(!line.can_send());
-    assert_eq!(line.session().map(client::Session::mails), Some(2));
+    session.handle(Input::Session(client::Input::Received(good.as_bytes())), at(0));
+    assert!(session.can_send());
+    session.handle(Input::Session(client::Input::Send(message())), at(0));
+    assert!(!session.can_send());
+    assert_eq!(session.session().map(client::Session::mails), Some(2));
 }
 
 #[test]
@@ -598,10 +603,12 @@ fn d158_a_unix_socket_that_is_not_there_defers() {
     let hop = NextHop::LmtpUnix("/run/lmtp".into());
     let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
     let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
-    let mut line = Line::new(&hop, message(), rules, config, limits, dead, at(0));
-    let Some(Output::Connect(target)) = line.poll() else { panic!("it has an address") };
+    let mut session = OutboundSession::new(&hop, message(), rules, config, limits, dead, at(0));
+    let Some(Output::Connect(target)) = session.poll() else { panic!("it has an address") };
     assert_eq!(target.place, Where::Unix("/run/lmtp".into()));
-    line.handle(Input::ConnectFailed("no such file or directory"), at(0));
-    let Some(Output::Done { outcomes, .. }) = line.poll() else { panic!("it has ended") };
+    session.handle(Input::ConnectFailed("no such file or directory"), at(0));
+    let Some(Output::Session(client::Output::Done { outcomes, .. })) = session.poll() else {
+        panic!("it has ended")
+    };
     assert!(matches!(&outcomes[0], Outcome::Deferred(report) if &*report.peer == "/run/lmtp"));
 }

@@ -9,7 +9,7 @@ use crate::house::{BUILD, House, SENDER, carry};
 use crate::meter::{Count, Meter, Part, outside};
 use crate::next_hop::NextHop;
 use bytes::{Bytes, BytesMut};
-use delivery::{DeadAddresses, Input, Limits, Line, Output, Rules};
+use delivery::{DeadAddresses, Input, Limits, OutboundSession, Output, Rules};
 use link::send::{Attempt, SenderEnd, SenderEvent};
 use smtp::client::{self, Config, Message};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ struct Send {
 }
 
 struct Connection {
-    line: Line,
+    line: OutboundSession,
     peer: NextHop,
     /// What the peer has said and the line not heard.
     said: Vec<u8>,
@@ -162,7 +162,8 @@ impl Send {
         let (rules, config) = (self.rules.clone(), self.config.clone());
         let now = self.house.now;
         let (limits, dead) = (Limits::for_tests(), self.dead.clone());
-        let line = Line::new(&attempt.route.hop, message, rules, config, limits, dead, now);
+        let line =
+            OutboundSession::new(&attempt.route.hop, message, rules, config, limits, dead, now);
         let (peer, said) = outside(|| NextHop::greet(self.hop.chunking));
         Connection { line, peer, said, messages: 0 }
     }
@@ -179,7 +180,7 @@ impl Connection {
             while let Some(output) = self.line.poll() {
                 match output {
                     Output::Connect(_) => self.line.handle(Input::Connected, house.now),
-                    Output::Done { outcomes, .. } => {
+                    Output::Session(client::Output::Done { outcomes, .. }) => {
                         let delivered = |one: &_| matches!(one, mail::Outcome::Delivered { .. });
                         outside(|| assert!(outcomes.iter().all(delivered), "{outcomes:?}"));
                         return outcomes;
@@ -197,11 +198,11 @@ impl Connection {
 
     /// What is to be written reaches the peer, which answers.
     fn write(&mut self, house: &House) {
-        while !self.line.outgoing().is_empty() {
-            let bytes = self.line.outgoing();
+        while !self.line.transmit().is_empty() {
+            let bytes = self.line.transmit();
             let written = bytes.len();
             outside(|| self.said.extend(self.peer.hear(bytes)));
-            self.line.wrote(written, house.now);
+            self.line.transmitted(written, house.now);
         }
     }
 }

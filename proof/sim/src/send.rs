@@ -11,7 +11,7 @@ use crate::stage::{Event, Given, World, address_of, domain_of};
 use bytes::{Bytes, BytesMut};
 use delivery::resolve::{Answer, Answers, Mx};
 use delivery::route::Target;
-use delivery::{DeadAddresses, Input, Limits, Line, Ourselves, Output, Question, Rules};
+use delivery::{DeadAddresses, Input, Limits, Ourselves, OutboundSession, Output, Question, Rules};
 use link::send::{Attempt, SenderEnd, SenderEvent, UnderWay};
 use link::streams::Loss;
 use mail::{Enhanced, Instant, MessageId, NextHop, Outcome, Reply, Report, Stage};
@@ -49,7 +49,7 @@ struct Waiting {
 
 struct Connection {
     hop: NextHop,
-    line: Line,
+    line: OutboundSession,
     stream: Option<StreamId>,
     job: Option<Job>,
     messages: u32,
@@ -275,7 +275,7 @@ impl Send {
         let Waiting { job, message } = first;
         let (rules, config) = (self.rules.clone(), self.config.clone());
         let (limits, dead) = (Limits::for_tests(), self.dead.clone());
-        let line = Line::new(hop, message, rules, config, limits, dead, world.now());
+        let line = OutboundSession::new(hop, message, rules, config, limits, dead, world.now());
         self.next_connection += 1;
         let id = self.next_connection;
         let connection = Connection {
@@ -430,24 +430,24 @@ impl Send {
                     let wait = world.delay(50_000);
                     world.after(wait, Event::Connected(station, life, id, Box::new(target)));
                 }
-                Output::NeedBody { offset, bytes } => {
+                Output::Session(client::Output::NeedBody { offset, bytes }) => {
                     let Some(job) = &connection.job else { continue };
                     connection.fetching = Some((offset, bytes));
                     self.end.fetch(job.attempt.id, job.attempt.message, offset, bytes);
                 }
-                Output::Done { message, outcomes } => {
+                Output::Session(client::Output::Done { message, outcomes }) => {
                     if let Some(job) = connection.job.take() {
                         connection.fetching = None;
                         self.result(job, &message, outcomes, world);
                     }
                 }
-                Output::Unsent(message) => {
+                Output::Session(client::Output::Unsent(message)) => {
                     if let Some(job) = connection.job.take() {
                         let waiting = Waiting { job, message };
                         self.waiting.entry(connection.hop.clone()).or_default().push_front(waiting);
                     }
                 }
-                Output::Close => {
+                Output::Session(client::Output::Close) => {
                     write_line(connection, world);
                     if let Some(stream) = connection.stream.take() {
                         world.hang_up(stream, 0, Segment::Fin);
@@ -562,10 +562,10 @@ impl Send {
 }
 
 fn write_line(connection: &mut Connection, world: &mut World) -> bool {
-    let bytes = connection.line.outgoing().to_vec();
+    let bytes = connection.line.transmit().to_vec();
     let Some(stream) = connection.stream.filter(|_| !bytes.is_empty()) else { return false };
     world.put(stream, 0, Segment::Bytes(bytes.clone()), Duration::ZERO);
-    connection.line.wrote(bytes.len(), world.now());
+    connection.line.transmitted(bytes.len(), world.now());
     true
 }
 

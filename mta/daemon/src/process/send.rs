@@ -4,7 +4,7 @@
 //! Must never touch a file, and never lose an attempt: each ends with a result, or is still under
 //! way when queue asks.
 //!
-//! One thread. A task for each connection drives a `delivery::Line`; one task talks to queue; one
+//! One thread. A task for each connection drives a `delivery::OutboundSession`; one task talks to queue; one
 //! ticks. They share the [`Office`](office::Office).
 //!
 //! | accepts | from | does |

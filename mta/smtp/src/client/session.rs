@@ -40,7 +40,7 @@ pub enum Input<'a> {
     Quit,
 }
 
-/// What the driver has to do, beside writing `outgoing`.
+/// What the driver has to do, beside writing `transmit`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
     /// Give these bytes of the body with `Input::Body`.
@@ -178,12 +178,12 @@ impl Session {
     }
 
     /// Bytes to write to the peer.
-    pub fn outgoing(&self) -> &[u8] {
+    pub fn transmit(&self) -> &[u8] {
         &self.out[self.written..]
     }
 
-    /// So many of `outgoing` have been written.
-    pub fn wrote(&mut self, bytes: usize, now: Now) {
+    /// So many of `transmit` have been written.
+    pub fn transmitted(&mut self, bytes: usize, now: Now) {
         self.written = (self.written + bytes).min(self.out.len());
         if self.written == self.out.len() {
             self.out.clear();

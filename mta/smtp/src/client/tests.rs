@@ -250,10 +250,10 @@ impl Talk {
     fn run(&mut self, cuts: &[usize]) {
         let mut cuts = cuts.iter().cycle();
         loop {
-            let outgoing = self.session.outgoing().to_vec();
+            let outgoing = self.session.transmit().to_vec();
             let mut moved = !outgoing.is_empty();
             self.server.take(&outgoing);
-            self.session.wrote(outgoing.len(), at(0));
+            self.session.transmitted(outgoing.len(), at(0));
             let cut = (*cuts.next().unwrap()).clamp(1, self.server.output.len().max(1));
             let some: Vec<u8> =
                 self.server.output.drain(..cut.min(self.server.output.len())).collect();
@@ -467,9 +467,9 @@ fn d151_a_body_that_breaks_off_is_never_ended() {
         message.body_bytes = 70_000;
         talk.session.handle(Input::Send(message), at(0));
         let asked = loop {
-            let outgoing = talk.session.outgoing().to_vec();
+            let outgoing = talk.session.transmit().to_vec();
             talk.server.take(&outgoing);
-            talk.session.wrote(outgoing.len(), at(0));
+            talk.session.transmitted(outgoing.len(), at(0));
             let some: Vec<u8> = talk.server.output.drain(..).collect();
             talk.session.handle(Input::Received(&some), at(0));
             if let Some(output) = talk.session.poll() {
@@ -703,14 +703,14 @@ fn d159_a_peer_that_trickles_or_does_not_read_is_given_up_in_time() {
     talk.session.handle(Input::Send(large), at(0));
     let mut now = 0;
     let outcome = loop {
-        let outgoing = talk.session.outgoing().len();
+        let outgoing = talk.session.transmit().len();
         let commands = if outgoing > 1000 { 1 } else { outgoing };
-        let bytes = talk.session.outgoing()[..commands].to_vec();
+        let bytes = talk.session.transmit()[..commands].to_vec();
         talk.server.take(&bytes);
         if outgoing > 1000 {
             now += 100;
         }
-        talk.session.wrote(commands, at(now));
+        talk.session.transmitted(commands, at(now));
         let some: Vec<u8> = talk.server.output.drain(..).collect();
         talk.session.handle(Input::Received(&some), at(now));
         talk.session.handle(Input::Tick, at(now));
@@ -722,7 +722,7 @@ fn d159_a_peer_that_trickles_or_does_not_read_is_given_up_in_time() {
             Some(Output::Done { outcomes, .. }) => break outcomes[0].clone(),
             _ => {}
         }
-        assert!(talk.session.outgoing().len() <= 1 << 20, "what is framed ahead is bounded");
+        assert!(talk.session.transmit().len() <= 1 << 20, "what is framed ahead is bounded");
         assert!(now <= 3600);
     };
     assert!(matches!(outcome, Outcome::Deferred(report) if report.stage == Stage::Data));
@@ -929,9 +929,9 @@ fn an_answer_before_the_end_of_the_body_delivers_nothing() {
         let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", ALL)]);
         talk.send(Box::new(Message { content: None, body_bytes: 70_000, ..*message(1) }));
         while talk.session.poll().is_none() {
-            let outgoing = talk.session.outgoing().to_vec();
+            let outgoing = talk.session.transmit().to_vec();
             talk.server.take(&outgoing);
-            talk.session.wrote(outgoing.len(), at(0));
+            talk.session.transmitted(outgoing.len(), at(0));
             let some: Vec<u8> = talk.server.output.drain(..).collect();
             talk.session.handle(Input::Received(&some), at(0));
         }
@@ -978,10 +978,10 @@ fn a_small_message_with_its_envelope_is_one_write() {
     let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[]);
     talk.send(message(3));
     talk.session.handle(Input::Received(b"220 a\r\n"), at(0));
-    let hello = talk.session.outgoing().len();
-    talk.session.wrote(hello, at(0));
+    let hello = talk.session.transmit().len();
+    talk.session.transmitted(hello, at(0));
     talk.session.handle(Input::Received(ALL.as_bytes()), at(0));
-    let sent = String::from_utf8(talk.session.outgoing().to_vec()).unwrap();
+    let sent = String::from_utf8(talk.session.transmit().to_vec()).unwrap();
     assert!(sent.starts_with("MAIL FROM") && sent.ends_with(BODY), "{sent}");
 }
 

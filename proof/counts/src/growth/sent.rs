@@ -5,7 +5,7 @@
 use super::{counted, envelope};
 use crate::meter::{Count, outside};
 use bytes::Bytes;
-use delivery::{DeadAddresses, Input, Limits, Line, Output, Rules};
+use delivery::{DeadAddresses, Input, Limits, OutboundSession, Output, Rules};
 use mail::{Host, NextHop, Now, Outcome};
 use smtp::client::{self, Config, Message};
 use std::sync::Arc;
@@ -35,7 +35,10 @@ fn transaction(n: usize, domains: bool) -> Count {
         let (rules, limits) = (Arc::new(Rules::for_tests()), Limits::for_tests());
         let now = Now::default();
         let dead = DeadAddresses::default();
-        deliver(Line::new(&hop, message, rules, Arc::new(config), limits, dead, now), now)
+        deliver(
+            OutboundSession::new(&hop, message, rules, Arc::new(config), limits, dead, now),
+            now,
+        )
     });
     let delivered = |one: &&Outcome| matches!(one, Outcome::Delivered { .. });
     assert_eq!((outcomes.len(), outcomes.iter().filter(delivered).count()), (n, n / 2));
@@ -43,19 +46,19 @@ fn transaction(n: usize, domains: bool) -> Count {
 }
 
 /// Writes and reads until the message has ended.
-fn deliver(mut line: Line, now: Now) -> Vec<Outcome> {
+fn deliver(mut line: OutboundSession, now: Now) -> Vec<Outcome> {
     let mut peer = Peer { said: b"220 sink.test ESMTP\r\n".to_vec(), ..Peer::default() };
     loop {
         while let Some(output) = line.poll() {
             match output {
                 Output::Connect(_) => line.handle(Input::Connected, now),
-                Output::Done { outcomes, .. } => return outcomes,
+                Output::Session(client::Output::Done { outcomes, .. }) => return outcomes,
                 other => panic!("not in this dialogue: {other:?}"),
             }
         }
-        while !line.outgoing().is_empty() {
-            let written = outside(|| peer.hear(line.outgoing()));
-            line.wrote(written, now);
+        while !line.transmit().is_empty() {
+            let written = outside(|| peer.hear(line.transmit()));
+            line.transmitted(written, now);
         }
         let said = outside(|| std::mem::take(&mut peer.said));
         assert!(!said.is_empty(), "the two wait for each other");

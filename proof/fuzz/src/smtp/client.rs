@@ -163,11 +163,11 @@ impl Driver {
     }
 
     fn write(&mut self, bytes: usize) {
-        let outgoing = self.session.outgoing();
+        let outgoing = self.session.transmit();
         let bytes = bytes.min(outgoing.len());
         self.wire.extend_from_slice(&outgoing[..bytes]);
         self.wire.drain(..self.wire.len().saturating_sub(1 << 20));
-        self.session.wrote(bytes, self.now);
+        self.session.transmitted(bytes, self.now);
         self.poll();
     }
 
@@ -183,7 +183,7 @@ impl Driver {
         self.tell(Told::Lost);
         let state = (self.closed, self.session.is_closed(), self.under_way);
         assert!(matches!(state, (true, true, None)), "{state:?}");
-        assert!(b"QUIT\r\n".ends_with(self.session.outgoing()));
+        assert!(b"QUIT\r\n".ends_with(self.session.transmit()));
         assert_eq!(self.session.next_wakeup(), None);
         self.send(0);
         assert!(matches!(self.ends.last(), Some(Output::Unsent(_))));

@@ -1,4 +1,4 @@
-//! The task of one connection: a `delivery::Line` and the socket, the lookups and the clock that
+//! The task of one connection: a `delivery::OutboundSession` and the socket, the lookups and the clock that
 //! it asks for.
 //!
 //! Must never decide about mail: it carries out what the line says.
@@ -7,7 +7,7 @@ use super::Sockets;
 use super::office::{IDLE_GRACE, Job, Office, Slot, Waiting};
 use delivery::resolve::{Answer, Question};
 use delivery::route::{Target, Where};
-use delivery::{Input, Line, Output};
+use delivery::{Input, OutboundSession, Output};
 use mail::{Instant, NextHop, Now, Outcome, Stage};
 use smtp::client::{self, Message};
 use std::future::{Future, poll_fn};
@@ -39,7 +39,7 @@ struct Connection {
     now: Now,
     hop: NextHop,
     slot: Rc<Slot>,
-    line: Line,
+    line: OutboundSession,
     job: Option<(Job, Now)>,
     asking: Vec<Asking>,
     connecting: Option<Connecting>,
@@ -59,7 +59,7 @@ pub async fn run(office: Rc<Office>, hop: NextHop, number: u64, slot: Rc<Slot>, 
     let setup = &office.setup;
     let (rules, config) = (setup.rules.clone(), setup.client.clone());
     let dead = office.dead.clone();
-    let line = Line::new(&hop, message, rules, config, setup.limits, dead, now);
+    let line = OutboundSession::new(&hop, message, rules, config, setup.limits, dead, now);
     let mut connection = Connection {
         office: Rc::clone(&office),
         now,
@@ -162,11 +162,11 @@ impl Connection {
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(stream) = &mut self.stream else { return false };
         let mut moved = false;
-        while !self.line.outgoing().is_empty() {
-            match Pin::new(&mut *stream).poll_write(cx, self.line.outgoing()) {
+        while !self.line.transmit().is_empty() {
+            match Pin::new(&mut *stream).poll_write(cx, self.line.transmit()) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(written)) if written > 0 => {
-                    self.line.wrote(written, self.now);
+                    self.line.transmitted(written, self.now);
                     moved = true;
                 }
                 // The peer does not take it; what it said before it closed is still to be read.
@@ -217,14 +217,16 @@ impl Connection {
                     let sockets = self.office.setup.sockets.clone();
                     self.connecting = Some(Box::pin(connect(target, sockets)));
                 }
-                Output::NeedBody { offset, bytes } => {
+                Output::Session(client::Output::NeedBody { offset, bytes }) => {
                     if let Some((job, _)) = &self.job {
                         self.office.fetch(&self.slot, &job.attempt, offset, bytes);
                     }
                 }
-                Output::Done { message, outcomes } => self.done(&message, outcomes),
-                Output::Unsent(message) => self.unsent(message),
-                Output::Close => self.close(cx),
+                Output::Session(client::Output::Done { message, outcomes }) => {
+                    self.done(&message, outcomes)
+                }
+                Output::Session(client::Output::Unsent(message)) => self.unsent(message),
+                Output::Session(client::Output::Close) => self.close(cx),
             }
         }
         if !self.greeted && self.line.session().is_some_and(|session| session.mails() > 0) {

@@ -58,36 +58,20 @@ pub enum Input<'a> {
     Session(client::Input<'a>),
 }
 
-/// What the driver has to do, beside writing `outgoing`.
+/// What the driver has to do, besides writing what `transmit` returns.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
     /// Look this up.
     Ask(Question),
     /// Open a connection; a former one has been closed.
     Connect(Target),
-    /// Give these bytes of the body.
-    NeedBody {
-        /// Where they begin in the message.
-        offset: u64,
-        /// As many must come.
-        bytes: u32,
-    },
-    /// The message has ended.
-    Done {
-        /// The message.
-        message: Box<Message>,
-        /// One for each of its recipients.
-        outcomes: Vec<Outcome>,
-    },
-    /// To be given to another line at once: nothing has failed.
-    Unsent(Box<Message>),
-    /// Write what is outgoing, then close.
-    Close,
+    /// What the session of the connection wants. `Close` also comes from this machine itself.
+    Session(client::Output),
 }
 
 /// One line. It opens for its first message, and takes more while it lives.
 #[derive(Debug)]
-pub struct Line {
+pub struct OutboundSession {
     config: Arc<Config>,
     limits: Limits,
     state: State,
@@ -122,7 +106,7 @@ enum State {
     Closed,
 }
 
-impl Line {
+impl OutboundSession {
     /// A line for this message, and others to the same next hop after it. `dead` is what all lines
     /// of the process remember.
     pub fn new(
@@ -133,10 +117,10 @@ impl Line {
         limits: Limits,
         dead: DeadAddresses,
         now: Now,
-    ) -> Line {
+    ) -> OutboundSession {
         let search = Search::new(hop, rules);
         let due = now.monotonic + limits.resolve;
-        let mut line = Line {
+        let mut session = OutboundSession {
             config,
             limits,
             state: State::ExpectAnswers { search, due },
@@ -146,8 +130,8 @@ impl Line {
             is_wide: false,
             outputs: VecDeque::new(),
         };
-        line.search_on(now);
-        line
+        session.search_on(now);
+        session
     }
 
     /// Takes what happened.
@@ -180,17 +164,17 @@ impl Line {
     }
 
     /// Bytes to write to the peer.
-    pub fn outgoing(&self) -> &[u8] {
+    pub fn transmit(&self) -> &[u8] {
         match &self.state {
-            State::Open { session, .. } => session.outgoing(),
+            State::Open { session, .. } => session.transmit(),
             _ => &[],
         }
     }
 
-    /// So many of `outgoing` have been written.
-    pub fn wrote(&mut self, bytes: usize, now: Now) {
+    /// So many of `transmit` have been written.
+    pub fn transmitted(&mut self, bytes: usize, now: Now) {
         if let State::Open { session, .. } = &mut self.state {
-            session.wrote(bytes, now);
+            session.transmitted(bytes, now);
             self.relay(now);
         }
     }
@@ -284,7 +268,7 @@ impl Line {
                 self.give_up();
             }
             (State::ExpectConnection { due, .. }, client::Input::Tick) if *due <= now.monotonic => {
-                self.outputs.push_back(Output::Close);
+                self.outputs.push_back(CLOSE);
                 self.connect_failed("no answer in time", now);
             }
             (State::ExpectAnswers { .. } | State::ExpectConnection { .. }, client::Input::Quit) => {
@@ -292,7 +276,9 @@ impl Line {
                 self.keep(report(Stage::Connect, reply, ""));
                 self.give_up();
             }
-            (_, client::Input::Send(message)) => self.outputs.push_back(Output::Unsent(message)),
+            (_, client::Input::Send(message)) => {
+                self.outputs.push_back(Output::Session(client::Output::Unsent(message)));
+            }
             _ => {}
         }
     }
@@ -310,17 +296,11 @@ impl Line {
         let (mut turned_away, mut closing) = (None, false);
         while let Some(output) = session.poll() {
             match output {
-                client::Output::NeedBody { offset, bytes } => {
-                    self.outputs.push_back(Output::NeedBody { offset, bytes });
-                }
                 client::Output::Done { message, outcomes } if at_the_door(&outcomes) => {
                     turned_away = Some((message, outcomes));
                 }
-                client::Output::Done { message, outcomes } => {
-                    self.outputs.push_back(Output::Done { message, outcomes });
-                }
-                client::Output::Unsent(message) => self.outputs.push_back(Output::Unsent(message)),
                 client::Output::Close => closing = true,
+                output => self.outputs.push_back(Output::Session(output)),
             }
         }
         let (target, rest) = (target.take(), std::mem::take(rest));
@@ -332,10 +312,10 @@ impl Line {
                     .into_iter()
                     .take(1)
                     .for_each(|outcome| self.keep(outcome.report().clone()));
-                self.outputs.push_back(Output::Close);
+                self.outputs.push_back(CLOSE);
                 self.next_target(rest, now);
             }
-            None if closing => self.outputs.push_back(Output::Close),
+            None if closing => self.outputs.push_back(CLOSE),
             None => {
                 if let State::Open { target: here, rest: place, .. } = &mut self.state {
                     (*here, *place) = (target, rest);
@@ -373,10 +353,12 @@ impl Line {
             false => Outcome::Deferred(report),
         };
         let outcomes = vec![outcome; message.recipients.len()];
-        self.outputs.push_back(Output::Done { message, outcomes });
-        self.outputs.push_back(Output::Close);
+        self.outputs.push_back(Output::Session(client::Output::Done { message, outcomes }));
+        self.outputs.push_back(CLOSE);
     }
 }
+
+const CLOSE: Output = Output::Session(client::Output::Close);
 
 /// For the driver's ease: body bytes for the session.
 impl From<Bytes> for Input<'_> {
