@@ -7,7 +7,7 @@
 mod support;
 
 use bytes::BytesMut;
-use daemon::process::send::{self, Ended, Journal, Order, Setup};
+use daemon::process::send::{self, Journal, Order, Setup};
 use daemon::resolve::{Resolver, Sources};
 use link::send::{Attempt, QueueEnd, QueueEvent, Result, Route};
 use mail::{Address, Domain, Host, NextHop, Outcome, ReversePath, Stage};
@@ -25,7 +25,7 @@ const BUILD: u64 = 7;
 struct Silent;
 
 impl Journal for Silent {
-    fn ended(&mut self, _: &Ended<'_>) {}
+    fn ended(&mut self, _: &::send::EndedAttempt) {}
     fn trouble(&mut self, _: &str) {}
     fn lost(&mut self, _: u64, _: link::streams::Loss) {}
 }
@@ -60,15 +60,18 @@ impl Queue {
                     hosts: "127.0.0.1 named.test",
                     timeout,
                 };
-                let setup = Setup {
+                let pool = ::send::Settings {
                     build: BUILD,
-                    life: 1,
+                    incarnation: 1,
                     attempts_max: 1000,
                     connections_max,
                     idle: Duration::from_secs(2),
                     client: Arc::new(smtp::client::Config::for_tests()),
                     rules: Arc::new(delivery::Rules::for_tests()),
                     limits: delivery::Limits::for_tests(),
+                };
+                let setup = Setup {
+                    pool,
                     resolver: Resolver::new(&sources),
                     sockets: Default::default(),
                     journal: Box::new(Silent),

@@ -365,14 +365,19 @@ impl SenderEnd {
     }
 
     /// Says what became of an attempt; kept until the queue process has recorded it. Replies that
-    /// are too long in sum are cut.
-    pub fn result(&mut self, mut result: Result) {
-        let Some(open) = self.open.get_mut(&result.attempt) else { return };
+    /// are too long in sum are cut. Returns the result as it was said.
+    pub fn result(&mut self, mut result: Result) -> Result {
+        let Some(open) = self.open.get_mut(&result.attempt) else { return result };
         cut_to_bound(&mut result);
-        let frame = frame::encode(&ToQueue::Result(result), &[])
+        let message = ToQueue::Result(result);
+        let frame = frame::encode(&message, &[])
             .expect("outcomes of an attempt fit into a frame once they are cut");
         open.result = Some(frame.clone());
         self.output.push_back(frame);
+        match message {
+            ToQueue::Result(result) => result,
+            _ => unreachable!("the message was made of a result"),
+        }
     }
 
     /// Asks for bytes of a body that is not inline.
@@ -390,6 +395,11 @@ impl SenderEnd {
     /// Frames to be written, in order.
     pub fn output(&mut self) -> &mut VecDeque<Bytes> {
         &mut self.output
+    }
+
+    /// True if there are frames to be written.
+    pub fn has_output(&self) -> bool {
+        !self.output.is_empty()
     }
 
     /// Whether this attempt is without a result, or its result not known to be recorded.

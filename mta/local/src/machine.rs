@@ -356,7 +356,9 @@ impl<M: Clone> LocalDelivery<M> {
     }
 
     fn tell(&mut self, result: Option<AttemptResult>) {
-        result.into_iter().for_each(|result| self.queue.result(result));
+        if let Some(result) = result {
+            self.queue.result(result);
+        }
     }
 
     /// Takes no more attempts. An attempt of which a recipient has an outcome, or may get one, goes

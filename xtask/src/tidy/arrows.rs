@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("spool", &["mail", "world"]),
     ("delivery", &["mail", "smtp"]),
     ("local", &["mail", "link", "policy"]),
+    ("send", &["mail", "link", "smtp", "delivery"]),
     ("queue", &["mail", "link", "policy", "scheduler", "spool", "world"]),
     ("needs", &[]),
     ("daemon", DAEMON),
@@ -44,6 +45,7 @@ const DRIVER: &[&str] = &[
     "scheduler",
     "spool",
     "delivery",
+    "send",
     "queue",
 ];
 
@@ -58,6 +60,7 @@ const DAEMON: &[&str] = &[
     "scheduler",
     "spool",
     "delivery",
+    "send",
     "queue",
     "needs",
 ];
@@ -73,6 +76,7 @@ const FUZZ: &[&str] = &[
     "scheduler",
     "spool",
     "delivery",
+    "send",
     "queue",
     "daemon",
 ];
@@ -88,6 +92,7 @@ const SANS_IO: &[&str] = &[
     "policy",
     "scheduler",
     "delivery",
+    "send",
     "queue",
 ];
 const IO_CRATES: &[&str] = &[

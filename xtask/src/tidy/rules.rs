@@ -47,6 +47,7 @@ const SANS_IO_CRATES: &[&str] = &[
     "scheduler",
     "spool",
     "delivery",
+    "send",
     "queue",
 ];
 

@@ -1,11 +1,12 @@
 //! The send process: takes attempts from queue, carries them over kept connections to next hops,
 //! and says what became of each recipient.
 //!
-//! Must never touch a file, and never lose an attempt: each ends with a result, or is still under
-//! way when queue asks.
+//! Must never touch a file, and decides nothing about mail: the crate `send` does, which the
+//! simulator drives as well.
 //!
-//! One thread. A task for each connection drives a `delivery::OutboundSession`; one task talks to queue; one
-//! ticks. They share the [`Office`](office::Office).
+//! One thread. A task for each connection drives a [`PooledConnection`](::send::PooledConnection);
+//! one task carries bytes from and to queue; one ticks. All use the [`ConnectionPool`](::send::ConnectionPool), borrowed for
+//! the length of one call.
 //!
 //! | accepts | from | does |
 //! |---|---|---|
@@ -13,18 +14,16 @@
 //! | [`Order::Queue`] | its starter | talks to this queue process from now on |
 //! | [`Order::Drain`] | its starter | ends what is under way, then itself |
 
+mod connection;
 mod journal;
-mod line;
-mod office;
-mod queue_end;
+mod queue_stream;
 pub mod role;
+mod shared;
 mod sockets;
 
 use crate::resolve::Resolver;
-use delivery::route::Rules;
 use link::streams::Loss;
-use office::Office;
-use smtp::client::Config;
+use shared::Shared;
 pub use sockets::Sockets;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -37,22 +36,8 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// What a send process is told at its start.
 pub struct Setup {
-    /// Both ends of a conversation must be the same build.
-    pub build: u64,
-    /// Drawn at random: names this life of the process.
-    pub life: u64,
-    /// Attempts taken at once.
-    pub attempts_max: u32,
-    /// Connections at once, over all next hops.
-    pub connections_max: usize,
-    /// How long a connection without work is kept.
-    pub idle: Duration,
-    /// How we speak to next hops.
-    pub client: Arc<Config>,
-    /// How next hops are found.
-    pub rules: Arc<Rules>,
-    /// How much one attempt may try.
-    pub limits: delivery::Limits,
+    /// The settings of the connection pool.
+    pub pool: ::send::Settings,
     /// Where Unix sockets of next hops are.
     pub sockets: Arc<Sockets>,
     /// Answers questions of the DNS.
@@ -63,36 +48,12 @@ pub struct Setup {
 
 /// Hears what happens, to write it down. Must not block.
 pub trait Journal {
-    /// An attempt has ended: told once for each, before queue is told.
-    fn ended(&mut self, ended: &Ended<'_>);
-    /// Something to be looked at.
+    /// An attempt has ended: called once for each.
+    fn ended(&mut self, ended: &::send::EndedAttempt);
+    /// Something that an operator should look at.
     fn trouble(&mut self, what: &str);
     /// The stream to queue of this name has ended: another is wanted.
     fn lost(&mut self, stream: u64, loss: Loss);
-}
-
-/// The end of one attempt.
-#[derive(Debug)]
-pub struct Ended<'a> {
-    /// As queue gave it; its recipients are in `recipients`.
-    pub attempt: &'a link::send::Attempt,
-    /// In the order of the outcomes.
-    pub recipients: &'a [mail::Recipient],
-    /// One for each.
-    pub outcomes: &'a [mail::Outcome],
-    /// When it came from queue, when it went onto a connection, when it ended.
-    pub times: Times,
-}
-
-/// The stations of an attempt in this process.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Times {
-    /// From queue.
-    pub taken: mail::Now,
-    /// Onto a connection that was open, or was about to be opened.
-    pub begun: mail::Now,
-    /// The outcome was known.
-    pub ended: mail::Now,
 }
 
 /// What the starter of the process says while it runs.
@@ -106,17 +67,17 @@ pub enum Order {
 
 /// Runs until drained. To be called where `spawn_local` may be: in a `LocalRuntime` or a `LocalSet`.
 pub async fn run(setup: Setup, orders: mpsc::Receiver<Order>) {
-    let office = Rc::new(Office::new(setup));
-    let ticks = tokio::task::spawn_local(tick(Rc::clone(&office)));
-    queue_end::serve(office, orders).await;
+    let shared = Rc::new(Shared::new(setup));
+    let ticks = tokio::task::spawn_local(tick(Rc::clone(&shared)));
+    queue_stream::serve(shared, orders).await;
     ticks.abort();
 }
 
-async fn tick(office: Rc<Office>) {
+async fn tick(shared: Rc<Shared>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        office.wake_due();
+        shared.tick();
     }
 }

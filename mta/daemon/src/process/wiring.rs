@@ -36,14 +36,16 @@ pub fn send(
     let settings = &config.settings;
     let in_flight = settings.queue.attempts_in_flight_max;
     super::send::Setup {
-        build,
-        life,
-        attempts_max: in_flight.saturating_mul(ATTEMPTS_SLACK),
-        connections_max: in_flight as usize,
-        idle: std::time::Duration::from_secs(5),
-        client: Arc::new(settings.client()),
-        rules: Arc::new(settings.rules(&config.environment)),
-        limits: settings.attempt_limits(),
+        pool: ::send::Settings {
+            build,
+            incarnation: life,
+            attempts_max: in_flight.saturating_mul(ATTEMPTS_SLACK),
+            connections_max: in_flight as usize,
+            idle: std::time::Duration::from_secs(5),
+            client: Arc::new(settings.client()),
+            rules: Arc::new(settings.rules(&config.environment)),
+            limits: settings.attempt_limits(),
+        },
         sockets: Arc::new(sockets),
         resolver: crate::resolve::Resolver::new(&crate::resolve::Sources {
             servers: &settings.dns.servers,

@@ -3,22 +3,22 @@
 //!
 //! Must never block.
 
-use super::Ended;
 use crate::log::{EventKind, Log};
 use mail::{Enhanced, Outcome, Report};
+use send::EndedAttempt;
 
 /// Writes the end of an attempt.
-pub fn write(log: &Log, ended: &Ended<'_>) {
-    let attempt = ended.attempt;
-    let times = &ended.times;
+pub fn write(log: &Log, ended: &EndedAttempt) {
+    let EndedAttempt { attempt, message, outcomes, begun, ended } = ended;
+    let times = &attempt.times;
     let delays = [
-        (EventKind::Schedule, attempt.times.due.since(attempt.times.arrived)),
-        (EventKind::Route, times.begun.wall.since(attempt.times.due)),
-        (EventKind::Attempt, times.ended.monotonic.since(times.begun.monotonic)),
+        (EventKind::Schedule, times.due.since(times.arrived)),
+        (EventKind::Route, begun.wall.since(times.due)),
+        (EventKind::Attempt, ended.monotonic.since(begun.monotonic)),
     ];
-    let ends: Vec<_> = ended.recipients.iter().zip(ended.outcomes).collect();
-    for group in ends.chunk_by(|(_, one), (_, next)| one == next) {
-        let outcome = group[0].1;
+    let ends: Vec<_> = message.recipients.iter().zip(outcomes).collect();
+    for group in ends.chunk_by(|(_, (_, one)), (_, (_, next))| one == next) {
+        let (_, (_, outcome)) = group[0];
         let report = outcome.report();
         let (status, class) = match outcome {
             Outcome::Delivered { .. } => ("delivered", 2),
@@ -28,11 +28,11 @@ pub fn write(log: &Log, ended: &Ended<'_>) {
         let event = log
             .event(EventKind::Attempt)
             .id(attempt.message)
-            .from(&attempt.from.sender)
+            .from(&message.from.sender)
             .to_each()
             .relay(relay(report))
             .bytes(attempt.body.bytes)
-            .delay(times.ended.wall.since(attempt.times.arrived))
+            .delay(ended.wall.since(times.arrived))
             .delays(&delays)
             .dsn(report.reply.enhanced.unwrap_or(Enhanced(class, 0, 0)))
             .status(status)

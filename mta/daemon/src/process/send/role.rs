@@ -2,7 +2,7 @@
 //!
 //! Must never open a file: it has no directory at all.
 
-use super::{Ended, Journal, Order, Sockets, run as serve};
+use super::{Journal, Order, Sockets, run as serve};
 use crate::io::BUILD;
 use crate::jail::{self, Profile};
 use crate::log::Log;
@@ -64,7 +64,7 @@ struct Reporter {
 }
 
 impl Journal for Reporter {
-    fn ended(&mut self, ended: &Ended<'_>) {
+    fn ended(&mut self, ended: &::send::EndedAttempt) {
         super::journal::write(&self.log, ended);
     }
 

@@ -1,0 +1,330 @@
+//! The connection pool of a sending process: the conversation with the queue process, attempts
+//! that wait for a connection, and the limits on connections.
+//!
+//! Must never lose an attempt: each waits, is on a connection, or has a result that queue is told
+//! until it has recorded it.
+
+mod fetch;
+mod room;
+
+use crate::attempt::{EndedAttempt, OpenAttempt, WaitingAttempt};
+use crate::connection::PooledConnection;
+use crate::hops::{HopId, Hops};
+use crate::settings::Settings;
+use bytes::{Bytes, BytesMut};
+use delivery::DeadAddresses;
+use fetch::{Chunk, Fetch};
+use link::LinkError;
+use link::send::{SenderEnd, SenderEvent};
+use mail::{Instant, Now, Outcome};
+use smtp::client::Message;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// While other next hops wait for a place, an idle connection is kept for this long: the queue
+/// process sends the next message only once it has the outcome of the last.
+pub const IDLE_GRACE: Duration = Duration::from_millis(20);
+
+/// How long a drain waits for attempts that were begun. The queue process makes the others again.
+pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(8);
+
+/// Names a connection of the pool. Never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// What the driver tells the pool, besides the bytes of the queue process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// There is a new stream to a queue process. It replaces the former one.
+    Connected,
+    /// The stream to the queue process has ended.
+    Disconnected,
+    /// End what was begun, begin nothing.
+    Drain,
+    /// The time of `next_wakeup` has come.
+    Timeout,
+}
+
+/// What the driver has to do, besides sending what `transmit` returns.
+#[derive(Debug)]
+pub enum Output {
+    /// Run this connection until it has finished, then close it.
+    Open(Box<PooledConnection>),
+    /// Poll this connection.
+    Wake(ConnectionId),
+    /// An attempt has ended: write it to the log.
+    Ended(EndedAttempt),
+}
+
+/// What the pool knows of a connection.
+#[derive(Debug, Default)]
+struct Member {
+    /// The bytes that the connection has asked the queue process for.
+    fetching: Option<Fetch>,
+    /// The answer to the last fetch, until the connection takes it.
+    chunk: Option<Chunk>,
+    /// The place in the order of idle connections, and since when the connection is idle.
+    idle: Option<(u64, Instant)>,
+    /// Another next hop needs the place of this connection.
+    must_end: bool,
+}
+
+/// The stream to the queue process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stream {
+    Connected,
+    Lost,
+}
+
+/// The connections of a process, and the attempts that it has.
+#[derive(Debug)]
+pub struct ConnectionPool {
+    settings: Settings,
+    end: SenderEnd,
+    stream: Stream,
+    /// Addresses of next hops that did not answer, as all connections remember them.
+    dead: DeadAddresses,
+    hops: Hops,
+    members: BTreeMap<ConnectionId, Member>,
+    next_connection: u64,
+    /// Connections without work, the longest idle first.
+    idle: BTreeMap<u64, ConnectionId>,
+    next_idle: u64,
+    /// Next hops that wait for a place because all are taken, the longest waiting first.
+    starved: VecDeque<HopId>,
+    /// Connections that end to give their place to a starved next hop.
+    ending: usize,
+    /// The connection of each attempt that has fetched.
+    fetchers: BTreeMap<u64, ConnectionId>,
+    /// A drain has begun, and ends by then at the latest.
+    drain_ends: Option<Instant>,
+    outputs: VecDeque<Output>,
+}
+
+impl ConnectionPool {
+    /// A pool without a queue process.
+    pub fn new(settings: Settings) -> ConnectionPool {
+        let Settings { build, incarnation, attempts_max, .. } = settings;
+        ConnectionPool {
+            end: SenderEnd::new(build, incarnation, attempts_max),
+            settings,
+            stream: Stream::Lost,
+            dead: DeadAddresses::default(),
+            hops: Hops::default(),
+            members: BTreeMap::new(),
+            next_connection: 0,
+            idle: BTreeMap::new(),
+            next_idle: 0,
+            starved: VecDeque::new(),
+            ending: 0,
+            fetchers: BTreeMap::new(),
+            drain_ends: None,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Takes what happened.
+    pub fn handle(&mut self, input: Input, now: Now) {
+        match input {
+            Input::Connected => {
+                self.stream = Stream::Connected;
+                self.end.connected();
+                self.fetch_again();
+            }
+            Input::Disconnected => self.stream = Stream::Lost,
+            Input::Drain => self.drain(now),
+            Input::Timeout => self.make_room(now),
+        }
+    }
+
+    /// Takes the frames that have come from the queue process. After an error the stream is of no
+    /// more use: the driver closes it and says `Disconnected`.
+    pub fn receive(&mut self, input: &mut BytesMut, now: Now) -> Result<(), LinkError> {
+        let handled = self.end.handle(input);
+        while let Some(event) = self.end.poll() {
+            match event {
+                SenderEvent::Attempt { attempt, body } => {
+                    let (hop, waiting) = WaitingAttempt::new(*attempt, body, now);
+                    self.enqueue(hop, waiting, now);
+                }
+                SenderEvent::Chunk { attempt, offset, bytes } => {
+                    self.chunk(attempt, Some((offset, bytes)));
+                }
+                SenderEvent::ChunkBad { attempt } => self.chunk(attempt, None),
+            }
+        }
+        handled
+    }
+
+    /// What the driver is to do next. To be asked after each call that lends the pool.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The next frame for the queue process. A frame that was taken counts as sent.
+    pub fn transmit(&mut self) -> Option<Bytes> {
+        self.end.output().pop_front()
+    }
+
+    /// When to come back with `Input::Timeout`.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let needs_room = self.starved.len() > self.ending;
+        let longest = self.idle.values().next().filter(|_| needs_room);
+        let idle = longest.and_then(|id| self.members.get(id)?.idle);
+        let room = idle.map(|(_, since)| since + IDLE_GRACE);
+        [room, self.drain_ends].into_iter().flatten().min()
+    }
+
+    /// True if a drain was asked for and the process may end: what was begun has ended and queue
+    /// was told, or the time is over.
+    pub fn is_drained(&self, now: Instant) -> bool {
+        let Some(ends) = self.drain_ends else { return false };
+        let is_told = match self.stream {
+            Stream::Connected => !self.end.has_output(),
+            Stream::Lost => !self.end.has_results(),
+        };
+        now >= ends || (self.members.is_empty() && is_told)
+    }
+
+    /// True if a drain has taken so long that the process ends whatever is left.
+    pub fn drain_time_is_over(&self, now: Instant) -> bool {
+        self.drain_ends.is_some_and(|ends| now >= ends)
+    }
+
+    /// True if the process was told to end.
+    pub fn is_draining(&self) -> bool {
+        self.drain_ends.is_some()
+    }
+
+    /// Connections that are open or being opened.
+    pub fn connections(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The conversation with the queue process, to be looked at.
+    pub fn queue(&self) -> &SenderEnd {
+        &self.end
+    }
+}
+
+/// Attempts and connections.
+impl ConnectionPool {
+    fn enqueue(&mut self, hop: mail::NextHop, waiting: WaitingAttempt, now: Now) {
+        let (id, hop) = self.hops.named(hop);
+        hop.waiting.push_back(waiting);
+        match hop.idle.pop() {
+            Some(connection) => {
+                self.leave_idle(connection);
+                self.outputs.push_back(Output::Wake(connection));
+            }
+            None => self.open(id, now),
+        }
+    }
+
+    /// Opens a connection if an attempt waits and the limits allow it. A process that drains
+    /// begins nothing: another one makes the attempts that wait.
+    fn open(&mut self, id: HopId, now: Now) {
+        let Some(hop) = self.hops.get_mut(id) else { return };
+        if self.drain_ends.is_some() || !hop.wants_connection() {
+            return;
+        }
+        if self.members.len() >= self.settings.connections_max {
+            self.starve(id);
+            return self.make_room(now);
+        }
+        let Some(first) = hop.waiting.pop_front() else { return };
+        hop.connections += 1;
+        let connection = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        self.members.insert(connection, Member::default());
+        let dead = self.dead.clone();
+        let new =
+            PooledConnection::new(connection, (id, &hop.name), first, &self.settings, dead, now);
+        self.outputs.push_back(Output::Open(Box::new(new)));
+    }
+
+    /// A connection is over. Its place goes to the next hop that has waited longest; its own next
+    /// hop waits behind the others.
+    pub(crate) fn closed(&mut self, id: ConnectionId, of: HopId, greeted: bool, now: Now) {
+        self.not_idle(id, of);
+        let Some(member) = self.members.remove(&id) else { return };
+        self.ending -= usize::from(member.must_end);
+        if let Some(hop) = self.hops.get_mut(of) {
+            hop.connections -= 1;
+            hop.greeted -= u32::from(greeted);
+        }
+        self.hops.forget_if_unused(of);
+        self.starve(of);
+        while self.members.len() < self.settings.connections_max && self.is_starved() {
+            if let Some(next) = self.next_starved() {
+                self.open(next, now);
+            }
+        }
+    }
+
+    /// The next attempt for a connection to this next hop.
+    pub(crate) fn next(&mut self, hop: HopId) -> Option<WaitingAttempt> {
+        if self.drain_ends.is_some() {
+            return None;
+        }
+        self.hops.get_mut(hop)?.waiting.pop_front()
+    }
+
+    /// A message of which the peer has seen nothing: the next connection takes it first.
+    pub(crate) fn put_back(&mut self, hop: HopId, waiting: WaitingAttempt) {
+        if let Some(hop) = self.hops.get_mut(hop) {
+            hop.waiting.push_front(waiting);
+        }
+    }
+
+    /// A peer has greeted us: from now on a connection that fails there fails alone.
+    pub(crate) fn greeted(&mut self, hop: HopId) {
+        if let Some(hop) = self.hops.get_mut(hop) {
+            hop.greeted += 1;
+        }
+    }
+
+    /// A connection could not reach its next hop. If no other has, what waits there would fail
+    /// alike: it gets the same outcome.
+    pub(crate) fn fail_waiting(&mut self, hop: HopId, outcome: &Outcome, now: Now) {
+        let waiting = match self.hops.get_mut(hop) {
+            Some(hop) if hop.greeted == 0 => std::mem::take(&mut hop.waiting),
+            _ => return,
+        };
+        for WaitingAttempt { attempt, message } in waiting {
+            let outcomes = vec![outcome.clone(); message.recipients.len()];
+            self.ended(attempt, message, outcomes, now, now);
+        }
+    }
+
+    /// Tells the queue process and the log what became of an attempt.
+    pub(crate) fn ended(
+        &mut self,
+        mut attempt: OpenAttempt,
+        message: Box<Message>,
+        outcomes: Vec<Outcome>,
+        begun: Now,
+        ended: Now,
+    ) {
+        self.fetchers.remove(&attempt.id);
+        let outcomes = std::mem::take(&mut attempt.indices).into_iter().zip(outcomes).collect();
+        let result = link::send::Result { attempt: attempt.id, message: attempt.message, outcomes };
+        let link::send::Result { outcomes, .. } = self.end.result(result);
+        let ended = EndedAttempt { attempt, message, outcomes, begun, ended };
+        self.outputs.push_back(Output::Ended(ended));
+    }
+
+    fn drain(&mut self, now: Now) {
+        if self.drain_ends.is_none() {
+            self.drain_ends = Some(now.monotonic + DRAIN_TIME_MAX);
+            self.end.drain();
+            self.outputs.extend(self.members.keys().map(|id| Output::Wake(*id)));
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn hops(&self) -> usize {
+        self.hops.len()
+    }
+}
