@@ -13,7 +13,7 @@ pub const LOCAL_BYTES_MAX: usize = 64;
 
 /// The address of a mailbox: the text that the client sent, and the canonical form of the domain.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Parts")]
+#[serde(try_from = "UncheckedAddress")]
 pub struct Address {
     /// `local@domain` byte for byte as the client sent it, without `<>` and source route.
     text: Box<str>,
@@ -193,16 +193,16 @@ fn is_atext(character: char) -> bool {
 /// An address as decoded from another process or from the spool, before it is checked. A compromised process must not
 /// be able to forge an address that `parse` would have refused.
 #[derive(Deserialize)]
-struct Parts {
+struct UncheckedAddress {
     text: Box<str>,
     at: u32,
     domain: Domain,
 }
 
-impl TryFrom<Parts> for Address {
+impl TryFrom<UncheckedAddress> for Address {
     type Error = AddressError;
-    fn try_from(parts: Parts) -> Result<Address, AddressError> {
-        let Parts { text, at, domain } = parts;
+    fn try_from(parts: UncheckedAddress) -> Result<Address, AddressError> {
+        let UncheckedAddress { text, at, domain } = parts;
         let local = local_length(&text)?;
         let domain_text = text[local..].strip_prefix('@').ok_or(AddressError::Syntax)?;
         if local != at as usize || local > LOCAL_BYTES_MAX || !fits(domain_text, &domain) {
@@ -304,7 +304,7 @@ mod tests {
         for local in ["a..b", ".a", "a.", "..a..", "a...b.c"] {
             let text = format!("{local}@x.y");
             check(&text, Ok(local));
-            let parts = Parts {
+            let parts = UncheckedAddress {
                 text: text.into(),
                 at: local.len() as u32,
                 domain: Domain::parse("x.y").unwrap(),
@@ -349,17 +349,20 @@ mod tests {
     fn a_wrong_at_from_a_peer_is_refused() {
         let domain = Domain::parse("x.y").unwrap();
         for at in [0, 2, 99] {
-            let parts =
-                Parts { text: "é@x.y".into(), at: at + (at == 2) as u32, domain: domain.clone() };
+            let parts = UncheckedAddress {
+                text: "é@x.y".into(),
+                at: at + (at == 2) as u32,
+                domain: domain.clone(),
+            };
             assert!(Address::try_from(parts).is_err());
         }
-        let parts = Parts { text: "é@x.y".into(), at: 2, domain };
+        let parts = UncheckedAddress { text: "é@x.y".into(), at: 2, domain };
         assert!(Address::try_from(parts).is_ok());
     }
 
     #[test]
     fn another_process_sends_what_parse_would_have_taken_or_no_address_at_all() {
-        let parts = |text: &str, domain: &str| Parts {
+        let parts = |text: &str, domain: &str| UncheckedAddress {
             text: text.into(),
             at: text.rfind('@').unwrap() as u32,
             domain: Domain::parse(domain).unwrap(),

@@ -1,9 +1,9 @@
-//! Delivery status notices: bounce, delay notice, and notices of success (RFC 3461, 3462, 3464,
-//! 6533), as complete messages with their envelope.
+//! Delivery status notices: bounces, delay notices and notices of success (RFC 3461, 3462, 3464, 6533), as complete
+//! messages with their envelopes.
 //!
-//! Must never answer the null sender, never tell a recipient's sender what was not asked for with
-//! NOTIFY, and never let a peer's or a client's text become a header, a field or a boundary. Must
-//! never make a notice whose text about recipients is longer than `NOTICE_TEXT_BYTES_MAX`.
+//! Must never answer the null sender, never report what the sender excluded with NOTIFY, and never let a peer's or a
+//! client's text become a header, a field or a boundary. Must never make a notice whose text about recipients is longer
+//! than `NOTICE_TEXT_BYTES_MAX`.
 
 mod original;
 mod status;
@@ -18,130 +18,133 @@ use crate::{
 use original::{OriginalPart, original_part};
 use text::{harmless, is_clean};
 
-/// What the notice tells (RFC 3464 2.3.3).
+/// What a notice reports about its recipients (RFC 3464 2.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// These recipients will never get it.
+pub enum BounceKind {
+    /// Delivery has failed for good.
     Failed,
-    /// The same, because it has been tried for too long. The evidence is that of the last attempt.
+    /// Delivery has been tried for too long. The evidence is that of the last attempt.
     Expired,
-    /// They have not got it yet; it will be tried again.
+    /// The message has not been delivered yet. Delivery will be tried again.
     Delayed,
-    /// They were handed to a server that will send no notice (RFC 3461 5.2.2).
+    /// The message was relayed to a server that sends no notices (RFC 3461 5.2.2).
     Relayed,
-    /// They have it.
+    /// The message has been delivered.
     Delivered,
 }
 
 /// How much of the original message goes into a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Excerpt {
     /// All of it.
     Whole,
-    /// Its first lines, up to so many bytes.
+    /// Its first lines, up to this number of bytes.
     Start(usize),
-    /// Its headers only.
+    /// Only its headers.
     Headers,
 }
 
 /// The facts of one notice.
 #[derive(Clone, Copy, Debug)]
 pub struct Notice<'a> {
-    /// What it tells, the same for all its recipients.
-    pub kind: Kind,
-    /// Our name.
+    /// What the notice reports. It is the same for all its recipients.
+    pub kind: BounceKind,
+    /// Our host name.
     pub hostname: &'a str,
-    /// Whom people may ask: the From of the notice.
+    /// The postmaster's address: the From of the notice.
     pub postmaster: &'a Address,
     /// The queue id of the original message.
     pub id: MessageId,
     /// The envelope of the original message.
     pub envelope: &'a Envelope,
-    /// Index in the envelope, and the evidence. The notice tells of the first ones, as many as fit;
-    /// further notices tell of the others.
+    /// The recipients by their index in the envelope, with the evidence. The notice covers the first ones, as many as
+    /// fit. Further notices cover the others.
     pub recipients: &'a [(u32, Report)],
-    /// How much of the original is in `original`: what `part` told.
-    pub part: Part,
-    /// The original message, or at least its headers, CRLF as it was received.
+    /// How much of the original is in `original`, as returned by [`excerpt`].
+    pub excerpt: Excerpt,
+    /// The original message or at least its headers, with CRLF as received.
     pub original: &'a [u8],
     /// The size of the original message.
     pub original_bytes: u64,
     /// The time of the notice and of the last attempt.
     pub now: Wall,
-    /// Until when it will be tried (`Delayed`), or was (`Expired`).
+    /// The end of the time in which delivery is tried, for `Delayed` and `Expired`.
     pub retry_until: Option<Wall>,
 }
 
-/// A finished notice: to be staged like any message.
+/// A finished notice, ready to be staged like any message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounce {
     /// From the null sender to the original's sender.
     pub envelope: Envelope,
-    /// The complete message, CRLF, no line over 998 octets but the original's own.
+    /// The complete message with CRLF. Only lines of the original can be longer than 998 octets.
     pub bytes: Vec<u8>,
 }
 
-/// Recipients in one notice; more recipients are told of in several notices, so that each notice is bounded.
+/// Upper bound on the recipients in one notice. More recipients are reported in several notices.
 pub const NOTICE_RECIPIENTS_MAX: usize = 1_000;
 
-/// What a notice says about its recipients, for people and for machines, is at most this long, in
-/// bytes, unless one recipient alone takes more.
+/// Upper bound in bytes on what a notice says about its recipients, for people and for machines together. The text about
+/// a single recipient may be longer.
 pub const NOTICE_TEXT_BYTES_MAX: usize = 384 << 10;
 
-/// The longest reply that a notice shows, in bytes,
+/// Upper bound in bytes on a reply that a notice shows.
 const REPLY_BYTES_MAX: usize = 4_096;
-/// and the length up to which each of many is shown.
+/// The bytes of each reply that a notice shows even if it has many recipients.
 const REPLY_BYTES_MIN: usize = 512;
-/// Within these two, all replies of a notice share this.
+/// The bytes that all replies of a notice share, within the two bounds above.
 const REPLIES_BYTES_MAX: usize = 64 << 10;
 
-// Replies are shown twice: to people and to machines.
+// Replies are shown twice: for people and for machines.
 const _: () = assert!(2 * REPLIES_BYTES_MAX < NOTICE_TEXT_BYTES_MAX);
 const _: () = assert!(2 * 2 * REPLY_BYTES_MAX <= REPLIES_BYTES_MAX);
 
-/// What a notice says about its recipients, and how many of those it was given that covers.
-struct Told {
-    /// For people.
+/// What a notice says about its recipients.
+struct RecipientTexts {
+    /// The text for people.
     words: String,
-    /// For machines.
+    /// The fields for machines.
     fields: String,
-    /// Entries of `Notice::recipients`.
+    /// The number of entries of `Notice::recipients` that the text covers.
     entries: usize,
-    /// Replies were cut to this length, in bytes.
+    /// The length in bytes to which replies were cut.
     reply_bytes_max: usize,
-    /// At least one was.
+    /// True if at least one reply was cut.
     is_cut: bool,
 }
 
-/// How much of a message of `bytes` a notice returns (RFC 3461 4.3 and 6.2): more than its headers
-/// only in a bounce whose sender did not ask for headers only, and no more than
-/// `original_bytes_max`.
-pub fn part(kind: Kind, envelope: &Envelope, bytes: u64, original_bytes_max: u64) -> Part {
-    let is_bounce = matches!(kind, Kind::Failed | Kind::Expired);
+/// Returns how much of a message of `bytes` a notice returns (RFC 3461 4.3 and 6.2). Only a bounce returns more than the
+/// headers, up to `original_bytes_max`, and only if the sender did not ask for headers only.
+pub fn excerpt(
+    kind: BounceKind,
+    envelope: &Envelope,
+    bytes: u64,
+    original_bytes_max: u64,
+) -> Excerpt {
+    let is_bounce = matches!(kind, BounceKind::Failed | BounceKind::Expired);
     match is_bounce && envelope.from.ret != Some(Ret::Headers) {
-        false => Part::Headers,
-        true if bytes <= original_bytes_max => Part::Whole,
-        true => Part::Start(usize::try_from(original_bytes_max).unwrap_or(usize::MAX)),
+        false => Excerpt::Headers,
+        true if bytes <= original_bytes_max => Excerpt::Whole,
+        true => Excerpt::Start(usize::try_from(original_bytes_max).unwrap_or(usize::MAX)),
     }
 }
 
-/// Whether a recipient's NOTIFY asks for such a notice (RFC 3461 4.1).
-pub fn is_wanted(kind: Kind, notify: Notify) -> bool {
+/// Returns whether a recipient's NOTIFY asks for such a notice (RFC 3461 4.1).
+pub fn is_wanted(kind: BounceKind, notify: Notify) -> bool {
     match kind {
-        Kind::Failed | Kind::Expired => notify.failure(),
-        Kind::Delayed => notify.delay(),
-        Kind::Relayed | Kind::Delivered => notify.success(),
+        BounceKind::Failed | BounceKind::Expired => notify.failure(),
+        BounceKind::Delayed => notify.delay(),
+        BounceKind::Relayed | BounceKind::Delivered => notify.success(),
     }
 }
 
-/// Makes the notice; `None` where nobody is to be told: the sender is null (RFC 5321 4.5.5), or
-/// no recipient's NOTIFY asks for it.
+/// Makes the notice. Returns `None` if the sender is null (RFC 5321 4.5.5), or if no recipient's NOTIFY asks for it.
 pub fn bounce(notice: &Notice<'_>) -> Option<Bounce> {
     first_bounce(notice).0
 }
 
-/// Makes the first notice of those that the recipients need, and says of how many it tells: at
-/// least one, if there is one.
+/// Makes the first of the notices that the recipients need, and returns how many recipients it covers: at least one,
+/// unless there is none.
 pub fn first_bounce(notice: &Notice<'_>) -> (Option<Bounce>, usize) {
     let ReversePath::Address(sender) = &notice.envelope.from.sender else {
         return (None, notice.recipients.len());
@@ -157,7 +160,7 @@ pub fn first_bounce(notice: &Notice<'_>) -> (Option<Bounce>, usize) {
     (Some(finished(notice, sender, told, form)), entries)
 }
 
-/// The recipients that are told of: their place among those given, and the evidence.
+/// Returns the recipients that the notice reports, each with its place in `Notice::recipients` and the evidence.
 fn wanted<'a>(
     notice: &Notice<'a>,
 ) -> impl Iterator<Item = (usize, &'a Recipient, &'a Report)> + use<'a> {
@@ -168,11 +171,11 @@ fn wanted<'a>(
     })
 }
 
-/// Writes about one recipient after the other until the notice is full.
-fn tell(notice: &Notice<'_>, form: Form) -> Told {
+/// Writes the text about one recipient after the other until the notice is full.
+fn tell(notice: &Notice<'_>, form: Form) -> RecipientTexts {
     let share = REPLIES_BYTES_MAX / notice.recipients.len().max(1);
     let reply_bytes_max = share.clamp(REPLY_BYTES_MIN, REPLY_BYTES_MAX);
-    let mut told = Told {
+    let mut told = RecipientTexts {
         words: String::new(),
         fields: String::new(),
         entries: notice.recipients.len(),
@@ -196,7 +199,7 @@ fn tell(notice: &Notice<'_>, form: Form) -> Told {
     told
 }
 
-fn finished(notice: &Notice<'_>, sender: &Address, told: Told, form: Form) -> Bounce {
+fn finished(notice: &Notice<'_>, sender: &Address, told: RecipientTexts, form: Form) -> Bounce {
     let bytes = assemble(notice, sender, told, form);
     let eight_bit = !bytes.is_ascii();
     // The body's kind is undeclared: a notice that a next hop without 8BITMIME does not get is lost.
@@ -214,16 +217,15 @@ fn finished(notice: &Notice<'_>, sender: &Address, told: Told, form: Form) -> Bo
     Bounce { envelope, bytes }
 }
 
-/// Which alphabet the notice may use. A notice needs SMTPUTF8 on its way only if its own
-/// recipient does: a sender with an ASCII address may well sit behind a server without it, and a
-/// notice that cannot be sent is lost.
+/// The character set of a notice. A notice requires SMTPUTF8 only if its own recipient does. The server of a sender with
+/// an ASCII address may not offer SMTPUTF8, and a notice that cannot be sent is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Everything as RFC 3464 has it.
+    /// The types of RFC 3464.
     Ascii,
-    /// RFC 6533's types, encoded so that they pass where there is no SMTPUTF8 and no 8BITMIME.
+    /// The types of RFC 6533, encoded so that they need neither SMTPUTF8 nor 8BITMIME.
     Utf8Encoded,
-    /// RFC 6533's types, as they are.
+    /// The types of RFC 6533 without encoding.
     Utf8,
 }
 
@@ -243,7 +245,7 @@ impl Form {
     }
 }
 
-fn assemble(notice: &Notice<'_>, sender: &Address, told: Told, form: Form) -> Vec<u8> {
+fn assemble(notice: &Notice<'_>, sender: &Address, told: RecipientTexts, form: Form) -> Vec<u8> {
     let original = original_part(notice, form);
     let words = words::words(notice, &told, original.returned, form);
     let status = status::status(notice, &told);
@@ -262,7 +264,7 @@ fn assemble(notice: &Notice<'_>, sender: &Address, told: Told, form: Form) -> Ve
     out
 }
 
-/// The headers of the notice itself (RFC 3462 1, RFC 3834 5).
+/// Returns the headers of the notice itself (RFC 3462 1, RFC 3834 5).
 fn head(notice: &Notice<'_>, sender: &Address, name: &str, boundary: &str, form: Form) -> String {
     let report_type =
         if form == Form::Ascii { "delivery-status" } else { "global-delivery-status" };
@@ -286,21 +288,21 @@ fn head(notice: &Notice<'_>, sender: &Address, name: &str, boundary: &str, form:
     )
 }
 
-/// A name that no other notice has: the queue id, what is told, about whom first, and when.
+/// Returns a name that no other notice has, made of the queue id, the kind, the first recipient and the time.
 fn name(notice: &Notice<'_>) -> String {
     let word = match notice.kind {
-        Kind::Failed => "failed",
-        Kind::Expired => "expired",
-        Kind::Delayed => "delayed",
-        Kind::Relayed => "relayed",
-        Kind::Delivered => "delivered",
+        BounceKind::Failed => "failed",
+        BounceKind::Expired => "expired",
+        BounceKind::Delayed => "delayed",
+        BounceKind::Relayed => "relayed",
+        BounceKind::Delivered => "delivered",
     };
     let first = notice.recipients.first().map_or(0, |(index, _)| *index);
     format!("{}.{word}.{first}.{}", notice.id, notice.now.micros())
 }
 
-/// A boundary that occurs in none of the parts (RFC 2046 5.1.1). A part of n bytes rules out at
-/// most n of the candidates, so the search ends.
+/// Returns a boundary that occurs in none of the parts (RFC 2046 5.1.1). A part of n bytes rules out at most n
+/// candidates, so the search ends.
 fn boundary(name: &str, parts: [&[u8]; 3]) -> String {
     let occurs = |candidate: &str| {
         parts.iter().any(|part| part.windows(candidate.len()).any(|w| w == candidate.as_bytes()))
@@ -311,7 +313,7 @@ fn boundary(name: &str, parts: [&[u8]; 3]) -> String {
         .expect("a finite text holds finitely many candidates")
 }
 
-/// `Content-Transfer-Encoding` of a part that goes as it is (RFC 2045 6.2).
+/// Returns the `Content-Transfer-Encoding` of a part that is not encoded (RFC 2045 6.2).
 fn as_it_is(body: &[u8]) -> &'static str {
     debug_assert!(is_clean(body));
     if body.is_ascii() { "7bit" } else { "8bit" }

@@ -1,13 +1,13 @@
-//! The trace headers that we add in front of a message, and the dates in them (RFC 5321 4.4).
+//! The trace headers that are added before a message, and their dates (RFC 5321 4.4).
 //!
-//! Must never touch the sender's bytes, and must never let a peer's text end a header line.
+//! Must never change the sender's bytes, and never let a peer's text end a header line.
 
 use crate::{Address, MessageId, Origin, Protocol, ReversePath, Wall};
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// `Received:` for a message that has arrived (RFC 5321 4.4, RFC 3848). `recipient` is given only
-/// where there is exactly one, so that no recipient learns of another.
+/// Returns the `Received:` header for a message that has arrived (RFC 5321 4.4, RFC 3848). The caller passes `recipient`
+/// only if it is the only one, so that no recipient learns of another.
 pub fn received(
     origin: &Origin,
     id: MessageId,
@@ -16,7 +16,7 @@ pub fn received(
     recipient: Option<&Address>,
 ) -> Vec<u8> {
     let utf8 = matches!(origin.protocol, Protocol::Utf8Smtp | Protocol::Utf8Lmtp);
-    // Not by the formatter: each message has one.
+    // Written without the formatter, which is slower: each message has this header.
     let mut line = String::with_capacity(RECEIVED_BYTES_USUAL);
     line.push_str("Received: ");
     if origin.protocol != Protocol::Local {
@@ -34,7 +34,7 @@ pub fn received(
     line.push_str(" with ");
     line.push_str(protocol_word(origin.protocol));
     let _ = write!(line, " id {id}");
-    // Never in UTF-8: a field of ours must not keep the mail from a next hop that takes ASCII.
+    // Never in UTF-8: this field must not prevent delivery to a next hop that accepts only ASCII.
     let shown =
         recipient.map(Address::as_str).filter(|text| text.is_ascii() && is_shown_whole(text));
     if let Some(text) = shown {
@@ -48,21 +48,21 @@ pub fn received(
     line.into_bytes()
 }
 
-/// Room for the lines of most messages.
+/// Capacity that suffices for the header of most messages.
 const RECEIVED_BYTES_USUAL: usize = 192;
 
-/// `Return-Path:`, written once, at final delivery (RFC 5321 4.4).
+/// Returns the `Return-Path:` header, which is written once, at final delivery (RFC 5321 4.4).
 pub fn return_path(sender: &ReversePath) -> Vec<u8> {
     format!("Return-Path: <{}>\r\n", one_line(&sender.to_string())).into_bytes()
 }
 
-/// `Delivered-To:`, written at final delivery; it shows loops between mailboxes.
+/// Returns the `Delivered-To:` header, which is written at final delivery and reveals loops between mailboxes.
 pub fn delivered_to(recipient: &Address) -> Vec<u8> {
     format!("Delivered-To: {}\r\n", one_line(recipient.as_str())).into_bytes()
 }
 
-/// A date and time as RFC 5322 3.3 writes it, in UTC. Before 1900, which the grammar cannot say,
-/// it stands still at 1900.
+/// Returns a date and time in UTC in the format of RFC 5322 3.3. The grammar cannot express years before 1900: the date
+/// is then 1 January 1900.
 pub fn rfc5322_date(wall: Wall) -> String {
     let mut text = String::with_capacity(31);
     push_rfc5322_date(&mut text, wall);
@@ -88,11 +88,11 @@ fn push_rfc5322_date(text: &mut String, wall: Wall) {
     text.push_str(" +0000");
 }
 
-/// A date and time as RFC 3339 writes it, in UTC, to the microsecond; for logs and tables.
+/// Returns a date and time in UTC in the format of RFC 3339 with microseconds, for logs and tables.
 pub fn rfc3339_date(wall: Wall) -> String {
     let Civil { year, month, day, hour, minute, second, micros, .. } = Civil::of(wall);
     let mut text = String::with_capacity(27);
-    // Not by the formatter: each line of the log has one.
+    // Written without the formatter, which is slower: each line of the log has a date.
     match u64::try_from(year) {
         Ok(year) => push_number(&mut text, year, 4),
         Err(_) => text.push_str(&format!("{year:04}")),
@@ -108,7 +108,7 @@ pub fn rfc3339_date(wall: Wall) -> String {
     text
 }
 
-/// Appends a number in decimal, with zeros in front up to so many digits.
+/// Appends a number in decimal with leading zeros up to `digits_min` digits.
 pub fn push_number(out: &mut String, mut number: u64, digits_min: usize) {
     let mut digits = [b'0'; 20];
     let mut at = digits.len();
@@ -121,29 +121,29 @@ pub fn push_number(out: &mut String, mut number: u64, digits_min: usize) {
     out.extend(digits[at..].iter().map(|digit| char::from(*digit)));
 }
 
-/// A moment in the Gregorian calendar, UTC.
+/// A moment in the Gregorian calendar, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
-    /// The year; 0 is 1 BC.
+    /// The year. Year 0 is 1 BC.
     pub year: i64,
     /// 1 to 12.
     pub month: u8,
     /// 1 to 31.
     pub day: u8,
-    /// 0 is Monday.
+    /// The day of the week. 0 is Monday.
     pub weekday: u8,
     /// 0 to 23.
     pub hour: u8,
     /// 0 to 59.
     pub minute: u8,
-    /// 0 to 59: the wall clock has no leap seconds.
+    /// 0 to 59: wall-clock time has no leap seconds.
     pub second: u8,
     /// 0 to 999,999.
     pub micros: u32,
 }
 
 impl Civil {
-    /// The calendar's name for a moment; right for every `Wall`, also before 1970.
+    /// Converts a wall-clock time. The result is correct for every `Wall`, including times before 1970.
     pub fn of(wall: Wall) -> Civil {
         let (day_number, second) =
             (wall.seconds().div_euclid(86_400), wall.seconds().rem_euclid(86_400));
@@ -162,8 +162,8 @@ impl Civil {
     }
 }
 
-/// Year, month and day of a day counted from 1970-01-01. The years of this count start in March,
-/// so that the leap day is the last of its year, and run in eras of 400 years = 146,097 days.
+/// Returns year, month and day of a day that is counted from 1970-01-01. Internally, years begin in March, so that the
+/// leap day is the last day of its year, and 400 years are an era of 146,097 days.
 fn date_of(day_number: i64) -> (i64, u8, u8) {
     let from_march_0000 = day_number + 719_468;
     let era = from_march_0000.div_euclid(146_097);
@@ -180,7 +180,7 @@ fn date_of(day_number: i64) -> (i64, u8, u8) {
 
 const YEAR_1900: Wall = Wall::from_micros(-2_208_988_800_000_000);
 
-/// An address as RFC 5321 4.1.3 writes it.
+/// Appends an address literal (RFC 5321 4.1.3).
 fn push_literal(out: &mut String, address: IpAddr) {
     out.push('[');
     match address.to_canonical() {
@@ -199,7 +199,7 @@ fn push_literal(out: &mut String, address: IpAddr) {
     out.push(']');
 }
 
-/// The word after `with` (RFC 3848, RFC 6531 4.3).
+/// Returns the word after `with` (RFC 3848, RFC 6531 4.3).
 fn protocol_word(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Smtp => "SMTP",
@@ -211,7 +211,7 @@ fn protocol_word(protocol: Protocol) -> &'static str {
     }
 }
 
-/// A host name as one word: whatever could start a comment, a new clause or a new line is a `?`.
+/// Appends a host name as one word. A character that could start a comment, a clause or a line becomes `?`.
 fn push_atom(out: &mut String, text: &str, utf8: bool) {
     let keep = |c: char| {
         c.is_ascii_alphanumeric()
@@ -221,7 +221,7 @@ fn push_atom(out: &mut String, text: &str, utf8: bool) {
     out.extend(text.chars().take(NAME_CHARS_MAX).map(|c| if keep(c) { c } else { '?' }));
 }
 
-/// An address is shown as it is or not at all: a changed one would be another address.
+/// Returns whether an address can be shown unchanged. A changed address would be a different address.
 fn is_shown_whole(text: &str) -> bool {
     text.len() <= ADDRESS_BYTES_MAX && text.chars().all(printable)
 }
@@ -234,9 +234,9 @@ fn printable(c: char) -> bool {
     !c.is_control() && c != '\u{2028}' && c != '\u{2029}'
 }
 
-/// Longest name shown, in characters (RFC 5321 4.5.3.1.2).
+/// Upper bound in characters on a name (RFC 5321 4.5.3.1.2).
 const NAME_CHARS_MAX: usize = 255;
-/// Longest address shown, in bytes: local part, `@`, domain (RFC 5321 4.5.3.1).
+/// Upper bound in bytes on an address: local part, `@`, domain (RFC 5321 4.5.3.1).
 const ADDRESS_BYTES_MAX: usize = 64 + 1 + 255;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::{LogEvent, Output, Queue};
 use bytes::Bytes;
 use link::admin::Answer;
 use link::send::INLINE_BYTES_MAX;
-use mail::bounce::{Bounce, Kind, Part};
+use mail::bounce::{Bounce, BounceKind, Excerpt};
 use mail::{Change, Instant, MessageId, Now, Report, TransactionId};
 use scheduler::{NoticeKind, Record};
 use spool::{Refusal, Ticket};
@@ -406,17 +406,17 @@ impl Queue {
         now: Now,
     ) -> (Option<Bounce>, usize) {
         let kind = match kind {
-            NoticeKind::Failed => Kind::Failed,
-            NoticeKind::Expired => Kind::Expired,
-            NoticeKind::Delayed => Kind::Delayed,
-            NoticeKind::Relayed => Kind::Relayed,
-            NoticeKind::Delivered => Kind::Delivered,
+            NoticeKind::Failed => BounceKind::Failed,
+            NoticeKind::Expired => BounceKind::Expired,
+            NoticeKind::Delayed => BounceKind::Delayed,
+            NoticeKind::Relayed => BounceKind::Relayed,
+            NoticeKind::Delivered => BounceKind::Delivered,
         };
         let envelope = &opened.envelope;
         let bytes_max = self.settings.bounce_bytes_max;
-        let part = match parts.manner {
-            Manner::Ordinary => mail::bounce::part(kind, envelope, opened.bytes, bytes_max),
-            _ => Part::Headers,
+        let excerpt = match parts.manner {
+            Manner::Ordinary => mail::bounce::excerpt(kind, envelope, opened.bytes, bytes_max),
+            _ => Excerpt::Headers,
         };
         let is_bare = parts.manner == Manner::Bare;
         let bare = if is_bare { without_words(recipients) } else { Vec::new() };
@@ -428,11 +428,11 @@ impl Queue {
             id: parts.message,
             envelope,
             recipients: if is_bare { &bare } else { recipients },
-            part,
+            excerpt,
             original: if is_bare { &[] } else { original },
             original_bytes: opened.bytes,
             now: now.wall,
-            retry_until: matches!(kind, Kind::Delayed | Kind::Expired)
+            retry_until: matches!(kind, BounceKind::Delayed | BounceKind::Expired)
                 .then(|| envelope.arrived + expire),
         })
     }

@@ -1,44 +1,44 @@
-//! The part that returns the original message or its headers (RFC 3462 2, RFC 6533 6).
+//! The part of a notice that returns the original message or its headers (RFC 3462 2, RFC 6533 6).
 //!
-//! Must never return a byte of the body where only the headers were asked for.
+//! Must never return a byte of the body if only the headers were requested.
 
 use super::text::{base64, is_clean, quoted_printable};
-use super::{Form, Notice, Part, as_it_is};
+use super::{Excerpt, Form, Notice, as_it_is};
 
 /// The last part of a notice.
 pub(super) struct OriginalPart {
-    /// Its MIME headers, each with CRLF.
+    /// The MIME headers, each with CRLF.
     pub headers: String,
-    /// Its body, encoded.
+    /// The encoded body.
     pub body: Vec<u8>,
-    /// What it holds.
+    /// What the body contains.
     pub returned: Returned,
 }
 
-/// How much of the original came back in the end.
+/// How much of the original a notice really returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Returned {
     /// All of it.
     Whole,
-    /// So many bytes.
+    /// This number of bytes from its start.
     Start(usize),
-    /// Its headers.
+    /// Only its headers.
     Headers,
 }
 
 pub(super) fn original_part(notice: &Notice<'_>, form: Form) -> OriginalPart {
     let headers = headers_of(notice.original);
-    let (content, returned) = match notice.part {
-        Part::Whole => (notice.original, Returned::Whole),
-        Part::Start(bytes_max) => match start_of(notice.original, bytes_max) {
+    let (content, returned) = match notice.excerpt {
+        Excerpt::Whole => (notice.original, Returned::Whole),
+        Excerpt::Start(bytes_max) => match start_of(notice.original, bytes_max) {
             // More than the headers and the empty line after them.
             start if start.len() > headers.len() + 2 => (start, Returned::Start(start.len())),
             _ => (headers, Returned::Headers),
         },
-        Part::Headers => (headers, Returned::Headers),
+        Excerpt::Headers => (headers, Returned::Headers),
     };
-    // `message/rfc822` must not be encoded (RFC 2046 5.2.1), so a message with lines that no
-    // server need take is returned without its body. RFC 6532 3.7: `message/global` may be encoded.
+    // `message/rfc822` must not be encoded (RFC 2046 5.2.1), so a message with lines that a server may refuse is
+    // returned without its body. `message/global` may be encoded (RFC 6532 3.7).
     let (kind, encoding) = match form {
         Form::Ascii => ("message/rfc822", Encoding::None),
         Form::Utf8 => ("message/global", Encoding::None),
@@ -77,14 +77,14 @@ fn part(kind: &str, content: &[u8], encoding: Encoding, returned: Returned) -> O
     OriginalPart { headers, body, returned }
 }
 
-/// The whole lines among the first bytes of a message.
+/// Returns the complete lines among the first `bytes_max` bytes of a message.
 fn start_of(original: &[u8], bytes_max: usize) -> &[u8] {
     let start = &original[..original.len().min(bytes_max)];
     &start[..start.windows(2).rposition(|window| window == b"\r\n").map_or(0, |at| at + 2)]
 }
 
-/// The headers of a message without the empty line after them; of a message that was cut inside
-/// its headers, the whole lines.
+/// Returns the headers of a message without the empty line after them. If the message was cut inside its headers,
+/// returns the complete lines.
 fn headers_of(original: &[u8]) -> &[u8] {
     if original.starts_with(b"\r\n") {
         return &[];
@@ -96,5 +96,5 @@ fn headers_of(original: &[u8]) -> &[u8] {
     &original[..end.min(HEADERS_BYTES_MAX)]
 }
 
-/// Most headers returned, in bytes.
+/// Upper bound in bytes on the headers returned.
 const HEADERS_BYTES_MAX: usize = 50 * 1024;

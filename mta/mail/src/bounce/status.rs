@@ -1,10 +1,9 @@
-//! The part for machines: `message/delivery-status` and its global variant (RFC 3464 2,
-//! RFC 6533 4).
+//! The part of a notice for machines: `message/delivery-status` and its global variant (RFC 3464 2, RFC 6533 4).
 //!
 //! Must never show an address or a reply in a form that a parser of fields could misread.
 
 use super::text::{bounded, decode_xtext, fold, harmless};
-use super::{Form, Kind, Notice, Told, as_it_is};
+use super::{BounceKind, Form, Notice, RecipientTexts, as_it_is};
 use crate::trace::rfc5322_date;
 use crate::{Address, Recipient, Report, Stage};
 use std::fmt::Write;
@@ -17,12 +16,12 @@ pub(super) fn headers(body: &str, form: Form) -> String {
     )
 }
 
-pub(super) fn status(notice: &Notice<'_>, told: &Told) -> String {
+pub(super) fn status(notice: &Notice<'_>, told: &RecipientTexts) -> String {
     let mut out = String::new();
     let host = harmless(notice.hostname, false);
     fold(&mut out, "Reporting-MTA", &format!("dns; {host}"));
     if let Some(envid) = &notice.envelope.from.envid {
-        // RFC 3464 2.2.1: decoded; what does not decode to something safe stays as it came.
+        // RFC 3464 2.2.1: decoded. A text that decodes to something unsafe is shown encoded.
         let shown = decode_xtext(envid).unwrap_or_else(|| harmless(envid, false));
         fold(&mut out, "Original-Envelope-Id", &bounded(&shown, ENVID_BYTES_MAX));
     }
@@ -32,7 +31,7 @@ pub(super) fn status(notice: &Notice<'_>, told: &Told) -> String {
     out
 }
 
-/// One recipient's group of fields (RFC 3464 2.3), with the empty line before it.
+/// Appends the group of fields of one recipient (RFC 3464 2.3), after an empty line.
 pub(super) fn recipient(
     out: &mut String,
     notice: &Notice<'_>,
@@ -54,43 +53,43 @@ pub(super) fn recipient(
     let diagnosis = harmless(&diagnosis(notice.kind, report), form == Form::Utf8);
     fold(out, "Diagnostic-Code", &bounded(&diagnosis, reply_bytes_max));
     fold(out, "Last-Attempt-Date", &rfc5322_date(notice.now));
-    if let (Kind::Delayed, Some(until)) = (notice.kind, notice.retry_until) {
+    if let (BounceKind::Delayed, Some(until)) = (notice.kind, notice.retry_until) {
         fold(out, "Will-Retry-Until", &rfc5322_date(until));
     }
 }
 
-/// The reply, which is of type `smtp` only if a peer said it, and then is nothing else
-/// (RFC 3464 2.3.6).
-fn diagnosis(kind: Kind, report: &Report) -> String {
+/// Returns the value of Diagnostic-Code. The type is `smtp` only if a peer sent the reply, and then the value is the
+/// reply alone (RFC 3464 2.3.6).
+fn diagnosis(kind: BounceKind, report: &Report) -> String {
     match (report.from_peer, kind) {
         (true, _) => format!("smtp; {}", report.reply),
-        (false, Kind::Expired) => {
+        (false, BounceKind::Expired) => {
             format!("x-posthaste; 554 {EXPIRED} delivery time expired; {}", report.reply.text)
         }
         (false, _) => format!("x-posthaste; {}", report.reply),
     }
 }
 
-fn action(kind: Kind) -> &'static str {
+fn action(kind: BounceKind) -> &'static str {
     match kind {
-        Kind::Failed | Kind::Expired => "failed",
-        Kind::Delayed => "delayed",
-        Kind::Relayed => "relayed",
-        Kind::Delivered => "delivered",
+        BounceKind::Failed | BounceKind::Expired => "failed",
+        BounceKind::Delayed => "delayed",
+        BounceKind::Relayed => "relayed",
+        BounceKind::Delivered => "delivered",
     }
 }
 
-/// The status of a recipient (RFC 3464 2.3.4): the peer's enhanced code where it fits the reply's
-/// class, else the class alone. Expiry has a code of its own.
-pub(super) fn status_code(kind: Kind, report: &Report) -> String {
-    if kind == Kind::Expired {
+/// Returns the status of a recipient (RFC 3464 2.3.4): the peer's enhanced code if it fits the class of the reply,
+/// otherwise the class alone. Expiry has its own code.
+pub(super) fn status_code(kind: BounceKind, report: &Report) -> String {
+    if kind == BounceKind::Expired {
         return EXPIRED.into();
     }
     let class = match (kind, report.reply.code / 100) {
-        (Kind::Relayed | Kind::Delivered, _) => 2,
-        (Kind::Delayed, _) => 4,
-        (Kind::Failed | Kind::Expired, 4) => 4,
-        (Kind::Failed | Kind::Expired, _) => 5,
+        (BounceKind::Relayed | BounceKind::Delivered, _) => 2,
+        (BounceKind::Delayed, _) => 4,
+        (BounceKind::Failed | BounceKind::Expired, 4) => 4,
+        (BounceKind::Failed | BounceKind::Expired, _) => 5,
     };
     match report.reply.enhanced {
         Some(code) if u16::from(code.0) == class && code.1 <= 999 && code.2 <= 999 => {
@@ -100,7 +99,7 @@ pub(super) fn status_code(kind: Kind, report: &Report) -> String {
     }
 }
 
-/// The host of `host[address]:port`, or the address as a literal; `None` where no server spoke
+/// Returns the host of `host[address]:port`, or the address as a literal. Returns `None` if no server replied
 /// (RFC 3464 2.3.5).
 fn remote_mta(report: &Report) -> Option<String> {
     if !report.from_peer || matches!(report.stage, Stage::Mailbox | Stage::Here | Stage::Resolve) {
@@ -115,12 +114,12 @@ fn remote_mta(report: &Report) -> Option<String> {
     (!shown.is_empty()).then_some(shown)
 }
 
-/// ORCPT as it is shown: `type; address`, the address decoded where that is safe.
+/// Returns ORCPT as `type; address`. The address is decoded if the result is safe.
 fn original_recipient(orcpt: &str, form: Form) -> String {
     let (kind, address) = orcpt.split_once(';').unwrap_or(("rfc822", orcpt));
     let kind = harmless(kind, false);
     let shown = if kind.eq_ignore_ascii_case("utf-8") && form != Form::Ascii {
-        // RFC 6533 3: this type has an encoding of its own, which is good as it is.
+        // RFC 6533 3: this type has its own encoding, which needs no decoding here.
         address.chars().map(|c| unicode_xtext(c, form)).collect()
     } else {
         decode_xtext(address).unwrap_or_else(|| harmless(address, false))
@@ -128,7 +127,7 @@ fn original_recipient(orcpt: &str, form: Form) -> String {
     format!("{kind}; {}", bounded(&shown, ORCPT_BYTES_MAX))
 }
 
-/// An address with its type (RFC 6533 3).
+/// Returns an address with its type (RFC 6533 3).
 fn typed(address: &Address, form: Form) -> String {
     if address.is_ascii() {
         return format!("rfc822; {}", harmless(address.as_str(), false));
@@ -137,8 +136,8 @@ fn typed(address: &Address, form: Form) -> String {
     format!("utf-8; {text}")
 }
 
-/// One character of an address of type utf-8: as it is where the notice is UTF-8, else
-/// `\x{…}` (RFC 6533 3, utf-8-addr-xtext).
+/// Returns one character of an address of type utf-8. Non-ASCII characters become `\x{…}` unless the notice is UTF-8
+/// (RFC 6533 3, utf-8-addr-xtext).
 fn unicode_xtext(c: char, form: Form) -> String {
     let mut out = String::new();
     if c.is_ascii_graphic() {
@@ -151,9 +150,9 @@ fn unicode_xtext(c: char, form: Form) -> String {
     out
 }
 
-/// Delivery time expired (RFC 3463 3.5), for good.
+/// The code for "delivery time expired", permanent (RFC 3463 3.5).
 const EXPIRED: &str = "5.4.7";
-/// Longest envelope id, in bytes (RFC 3461 4.4 has 100 characters before encoding).
+/// Upper bound in bytes on an envelope id (RFC 3461 4.4: 100 characters before encoding).
 const ENVID_BYTES_MAX: usize = 400;
-/// Longest original recipient, in bytes (RFC 3461 4.2 has 500 characters).
+/// Upper bound in bytes on an original recipient (RFC 3461 4.2: 500 characters).
 const ORCPT_BYTES_MAX: usize = 800;

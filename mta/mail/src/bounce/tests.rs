@@ -1,4 +1,4 @@
-//! What a notice says, byte for byte, and what it never does, whatever a stranger said.
+//! The exact bytes of notices, and what no text of a stranger can make a notice do.
 
 use super::*;
 use crate::{BodyKind, Enhanced, MailFrom, Reply, Stage};
@@ -34,10 +34,10 @@ fn refused(text: &str) -> Report {
 }
 
 fn told(
-    kind: Kind,
+    kind: BounceKind,
     envelope: &Envelope,
     recipients: &[(u32, Report)],
-    part: Part,
+    excerpt: Excerpt,
     original: &[u8],
 ) -> Option<Bounce> {
     bounce(&Notice {
@@ -47,7 +47,7 @@ fn told(
         id: MessageId(33),
         envelope,
         recipients,
-        part,
+        excerpt,
         original,
         original_bytes: original.len() as u64,
         now: NOW,
@@ -65,10 +65,10 @@ fn a_bounce_reads_like_this() {
     envelope.from.envid = Some("QQ+2B314159".into());
     envelope.recipients[0].orcpt = Some("rfc822;joe+2Bx@dest.example".into());
     let made = told(
-        Kind::Failed,
+        BounceKind::Failed,
         &envelope,
         &[(0, refused("No such user here\nsorry"))],
-        Part::Whole,
+        Excerpt::Whole,
         b"Subject: x\r\n\r\nbody\r\n",
     )
     .unwrap();
@@ -92,10 +92,10 @@ fn a_delay_notice_reads_like_this() {
         from_peer: false,
     };
     let made = told(
-        Kind::Delayed,
+        BounceKind::Delayed,
         &envelope,
         &[(0, report)],
-        Part::Headers,
+        Excerpt::Headers,
         b"Subject: x\r\n\r\nbody\r\n",
     )
     .unwrap();
@@ -109,7 +109,8 @@ fn p049_a_notice_to_an_ascii_sender_never_needs_smtputf8_or_8bitmime() {
     let mut report = refused("needs SMTPUTF8");
     report.reply.enhanced = Some(Enhanced(5, 6, 7));
     let original = "Subject: ü\r\n\r\nbody\r\n".as_bytes();
-    let made = told(Kind::Failed, &envelope, &[(0, report)], Part::Whole, original).unwrap();
+    let made =
+        told(BounceKind::Failed, &envelope, &[(0, report)], Excerpt::Whole, original).unwrap();
     assert_eq!(text(&made).replace("\r\n", "\n"), include_str!("golden/global.txt"));
     assert!(made.bytes.is_ascii() && !made.envelope.from.smtputf8);
 }
@@ -119,7 +120,8 @@ fn a_notice_to_an_international_sender_uses_the_global_types_as_they_are() {
     let envelope = envelope("än@sender.example", vec![recipient("jö@dest.example")]);
     let report = refused("no");
     let original = "Subject: ü\r\n\r\nbody\r\n".as_bytes();
-    let made = told(Kind::Failed, &envelope, &[(0, report)], Part::Whole, original).unwrap();
+    let made =
+        told(BounceKind::Failed, &envelope, &[(0, report)], Excerpt::Whole, original).unwrap();
     let text = text(&made);
     assert!(made.envelope.from.smtputf8 && made.envelope.from.body == BodyKind::UndeclaredEightBit);
     for expected in [
@@ -137,7 +139,10 @@ fn a_notice_to_an_international_sender_uses_the_global_types_as_they_are() {
 fn d160_the_null_sender_is_never_answered() {
     let mut envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
     envelope.from.sender = ReversePath::Null;
-    assert_eq!(told(Kind::Failed, &envelope, &[(0, refused("no"))], Part::Headers, b""), None);
+    assert_eq!(
+        told(BounceKind::Failed, &envelope, &[(0, refused("no"))], Excerpt::Headers, b""),
+        None
+    );
 }
 
 #[test]
@@ -155,33 +160,36 @@ fn d148_each_recipient_is_told_of_once_and_only_as_its_notify_asks() {
     let envelope = envelope("ann@sender.example", recipients);
     let reports: Vec<_> = (0..5).map(|n| (n, refused("no"))).collect();
     let expected = [
-        (Kind::Failed, vec![0, 3]),
-        (Kind::Delayed, vec![0, 4]),
-        (Kind::Relayed, vec![2]),
-        (Kind::Delivered, vec![2]),
+        (BounceKind::Failed, vec![0, 3]),
+        (BounceKind::Delayed, vec![0, 4]),
+        (BounceKind::Relayed, vec![2]),
+        (BounceKind::Delivered, vec![2]),
     ];
     for (kind, who) in expected {
-        let made = told(kind, &envelope, &reports, Part::Headers, b"A: b\r\n\r\n").unwrap();
+        let made = told(kind, &envelope, &reports, Excerpt::Headers, b"A: b\r\n\r\n").unwrap();
         for n in 0..5 {
             let field = format!("\r\nFinal-Recipient: rfc822; r{n}@dest.example\r\n");
             assert_eq!(text(&made).matches(&field).count(), usize::from(who.contains(&n)));
         }
     }
-    assert_eq!(told(Kind::Failed, &envelope, &reports[1..3], Part::Headers, b""), None);
-    assert_eq!(told(Kind::Failed, &envelope, &[(9, refused("no"))], Part::Headers, b""), None);
+    assert_eq!(told(BounceKind::Failed, &envelope, &reports[1..3], Excerpt::Headers, b""), None);
+    assert_eq!(
+        told(BounceKind::Failed, &envelope, &[(9, refused("no"))], Excerpt::Headers, b""),
+        None
+    );
 }
 
 #[test]
 fn ret_and_size_decide_how_much_comes_back() {
     let mut envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
-    assert_eq!(part(Kind::Failed, &envelope, 50_000, 50_000), Part::Whole);
-    assert_eq!(part(Kind::Failed, &envelope, 50_001, 50_000), Part::Start(50_000));
-    assert_eq!(part(Kind::Expired, &envelope, 50_001, 0), Part::Start(0));
-    assert_eq!(part(Kind::Delayed, &envelope, 1, 50_000), Part::Headers);
+    assert_eq!(excerpt(BounceKind::Failed, &envelope, 50_000, 50_000), Excerpt::Whole);
+    assert_eq!(excerpt(BounceKind::Failed, &envelope, 50_001, 50_000), Excerpt::Start(50_000));
+    assert_eq!(excerpt(BounceKind::Expired, &envelope, 50_001, 0), Excerpt::Start(0));
+    assert_eq!(excerpt(BounceKind::Delayed, &envelope, 1, 50_000), Excerpt::Headers);
     envelope.from.ret = Some(Ret::Full);
-    assert_eq!(part(Kind::Delivered, &envelope, 1, 50_000), Part::Headers);
+    assert_eq!(excerpt(BounceKind::Delivered, &envelope, 1, 50_000), Excerpt::Headers);
     envelope.from.ret = Some(Ret::Headers);
-    assert_eq!(part(Kind::Failed, &envelope, 1, 50_000), Part::Headers);
+    assert_eq!(excerpt(BounceKind::Failed, &envelope, 1, 50_000), Excerpt::Headers);
 }
 
 #[test]
@@ -197,17 +205,18 @@ fn r235_a_long_original_comes_back_cut_at_a_line_and_the_notice_says_so() {
             "def\r\n\r\n--",
         ),
         (&long, 50, "The first 50\r\nof its 200012 bytes", "def\r\n\r\n--"),
-        // No line of the body fits.
+        // No line of the body fits into the bound.
         (&long, 31, "Its headers are attached.", "Subject: x\r\n\r\n--"),
         (&long, 5, "Its headers are attached.", "Subject: x\r\n\r\n--"),
         (&long, 0, "Its headers are attached.", "Subject: x\r\n\r\n--"),
-        // What may not be encoded and cannot go as it is comes back without its body.
+        // A message that must not be encoded, but would need encoding, is returned without its body.
         (&format!("{head}a\rb\r\nc\r\n"), 22, "Its headers are attached.", "Subject: x\r\n\r\n--"),
     ];
     for (original, max, said, end) in cases {
         let reports = [(0, refused("no"))];
-        let part = Part::Start(max);
-        let made = told(Kind::Failed, &envelope, &reports, part, original.as_bytes()).unwrap();
+        let excerpt = Excerpt::Start(max);
+        let made =
+            told(BounceKind::Failed, &envelope, &reports, excerpt, original.as_bytes()).unwrap();
         let text = text(&made);
         assert!(text.contains(said), "{max}: {text:.3000}");
         assert!(text.split(end).count() > 1, "{max}");
@@ -219,7 +228,7 @@ fn r235_a_long_original_comes_back_cut_at_a_line_and_the_notice_says_so() {
     }
 }
 
-/// A reply of a peer, or words of ours.
+/// A reply of a peer, or a description of our own.
 fn said(
     stage: Stage,
     code: u16,
@@ -231,23 +240,23 @@ fn said(
     Report { stage, reply, peer: "mx.dest.example[192.0.2.1]:25".into(), from_peer }
 }
 
-/// `cargo xtask bounces` shows these to a program that reads bounces.
+/// `cargo xtask bounces` passes these notices to a program that parses bounces.
 #[test]
 fn r235_bounces_that_other_programs_read_are_like_these() {
     let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
     let cases = [
         (
-            Kind::Failed,
+            BounceKind::Failed,
             said(Stage::Rcpt, 550, None, "No such user here", true),
             include_str!("golden/unknown.txt"),
         ),
         (
-            Kind::Failed,
+            BounceKind::Failed,
             said(Stage::Rcpt, 552, Some(Enhanced(5, 2, 2)), "Mailbox full", true),
             include_str!("golden/full.txt"),
         ),
         (
-            Kind::Failed,
+            BounceKind::Failed,
             said(
                 Stage::End,
                 554,
@@ -258,12 +267,12 @@ fn r235_bounces_that_other_programs_read_are_like_these() {
             include_str!("golden/policy.txt"),
         ),
         (
-            Kind::Expired,
+            BounceKind::Expired,
             said(Stage::Rcpt, 451, None, "Try again later", true),
             include_str!("golden/expired.txt"),
         ),
         (
-            Kind::Expired,
+            BounceKind::Expired,
             said(
                 Stage::Connect,
                 451,
@@ -277,7 +286,7 @@ fn r235_bounces_that_other_programs_read_are_like_these() {
     let original =
         b"From: ann@sender.example\r\nTo: joe@dest.example\r\nSubject: x\r\n\r\nbody\r\n";
     for (kind, report, golden) in cases {
-        let made = told(kind, &envelope, &[(0, report)], Part::Whole, original).unwrap();
+        let made = told(kind, &envelope, &[(0, report)], Excerpt::Whole, original).unwrap();
         assert_eq!(text(&made).replace("\r\n", "\n"), golden);
     }
 }
@@ -287,18 +296,18 @@ fn r233_a_diagnostic_code_of_type_smtp_and_a_remote_mta_are_a_peers_alone() {
     let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
     let stages =
         [Stage::Resolve, Stage::Connect, Stage::Greeting, Stage::Rcpt, Stage::End, Stage::Here];
-    for kind in [Kind::Failed, Kind::Expired, Kind::Delayed] {
+    for kind in [BounceKind::Failed, BounceKind::Expired, BounceKind::Delayed] {
         for stage in stages {
             for from_peer in [true, false] {
                 let report = said(stage, 452, Some(Enhanced(4, 2, 2)), "Mailbox full", from_peer);
-                let made = told(kind, &envelope, &[(0, report)], Part::Headers, b"").unwrap();
+                let made = told(kind, &envelope, &[(0, report)], Excerpt::Headers, b"").unwrap();
                 let text = text(&made);
                 let quoted = text.contains("\r\nDiagnostic-Code: smtp; 452 4.2.2 Mailbox full\r\n");
                 assert_eq!(quoted, from_peer, "{kind:?} {stage:?}: {text}");
                 assert_eq!(text.contains("\r\nDiagnostic-Code: x-posthaste; "), !from_peer);
                 let spoke = from_peer && !matches!(stage, Stage::Resolve | Stage::Here);
                 assert_eq!(text.contains("\r\nRemote-MTA: dns; mx.dest.example\r\n"), spoke);
-                let status = if kind == Kind::Expired { "5.4.7" } else { "4.2.2" };
+                let status = if kind == BounceKind::Expired { "5.4.7" } else { "4.2.2" };
                 assert!(text.contains(&format!("\r\nStatus: {status}\r\n")));
             }
         }
@@ -317,7 +326,8 @@ fn where_only_headers_were_asked_for_no_byte_of_the_body_comes_back() {
     ];
     for (original, expected) in cases {
         let made =
-            told(Kind::Failed, &envelope, &[(0, refused("no"))], Part::Headers, original).unwrap();
+            told(BounceKind::Failed, &envelope, &[(0, refused("no"))], Excerpt::Headers, original)
+                .unwrap();
         assert!(text(&made).contains(expected), "{expected:?} in {}", text(&made));
         assert!(!text(&made).contains("SECRET"));
     }
@@ -327,7 +337,8 @@ fn where_only_headers_were_asked_for_no_byte_of_the_body_comes_back() {
 fn d155_an_injected_reply_stays_inside_its_field() {
     let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
     let evil = "no\nFinal-Recipient: rfc822; evil@example\r\n\r\n--=_00000000011.failed.0\0\x1b[2J";
-    let made = told(Kind::Failed, &envelope, &[(0, refused(evil))], Part::Headers, b"").unwrap();
+    let made =
+        told(BounceKind::Failed, &envelope, &[(0, refused(evil))], Excerpt::Headers, b"").unwrap();
     let text = text(&made);
     assert_eq!(text.matches("\r\nFinal-Recipient:").count(), 1);
     assert!(!text.contains(['\0', '\x1b']));
@@ -346,7 +357,8 @@ fn d154_a_reply_of_a_bare_enhanced_code_is_shown_and_harmless() {
     ] {
         let mut report = refused(reply);
         (report.reply.code, report.reply.enhanced) = (code, enhanced);
-        let made = told(Kind::Failed, &envelope, &[(0, report)], Part::Headers, b"").unwrap();
+        let made =
+            told(BounceKind::Failed, &envelope, &[(0, report)], Excerpt::Headers, b"").unwrap();
         assert!(text(&made).contains(&format!("\r\nStatus: {status}\r\n")));
     }
 }
@@ -359,14 +371,15 @@ fn a_boundary_is_not_in_the_content_even_when_the_content_knows_the_first_ones()
         let line = format!("--=_00000000011.failed.0.{}.{number}\r\n", NOW.micros());
         original.extend_from_slice(line.as_bytes());
     }
-    let made = told(Kind::Failed, &envelope, &[(0, refused("no"))], Part::Whole, &original);
+    let made =
+        told(BounceKind::Failed, &envelope, &[(0, refused("no"))], Excerpt::Whole, &original);
     let text = text(&made.unwrap());
     let boundary = text.split("boundary=\"").nth(1).unwrap().split('"').next().unwrap();
     assert!(boundary.len() <= 70, "RFC 2046 5.1.1");
     assert_eq!(text.matches(boundary).count(), 5);
 }
 
-/// The checks that hold for every notice.
+/// Checks that hold for every notice.
 fn assert_sound(made: &Bounce) {
     let bytes = &made.bytes;
     assert!(text::is_clean(bytes), "a line over 998, or a bare CR, LF or NUL");
@@ -453,18 +466,18 @@ fn any_report() -> impl Strategy<Value = Report> {
     )
 }
 
-/// All notices that these recipients need.
+/// Makes all notices that these recipients need.
 fn all_told(envelope: &Envelope, reports: &[(u32, Report)]) -> Vec<Bounce> {
     let (mut made, mut rest) = (Vec::new(), reports);
     while !rest.is_empty() {
         let (bounce, entries) = first_bounce(&Notice {
-            kind: Kind::Failed,
+            kind: BounceKind::Failed,
             hostname: "mx.example.org",
             postmaster: &address("postmaster@example.org"),
             id: MessageId(33),
             envelope,
             recipients: rest,
-            part: Part::Headers,
+            excerpt: Excerpt::Headers,
             original: b"Subject: x\r\n\r\n",
             original_bytes: 14,
             now: NOW,
@@ -517,10 +530,10 @@ proptest! {
         orcpt in proptest::option::of(any::<String>()),
         hostname in any::<String>(),
         original in proptest::collection::vec(any::<u8>(), 0..3000),
-        part in prop_oneof![
-            Just(Part::Whole),
-            Just(Part::Headers),
-            (0..4000usize).prop_map(Part::Start),
+        excerpt in prop_oneof![
+            Just(Excerpt::Whole),
+            Just(Excerpt::Headers),
+            (0..4000usize).prop_map(Excerpt::Start),
         ],
         smtputf8 in any::<bool>(),
         sender in 0..2usize,
@@ -534,13 +547,13 @@ proptest! {
         envelope.from.envid = envid.map(Into::into);
         envelope.from.smtputf8 = smtputf8;
         let made = bounce(&Notice {
-            kind: [Kind::Failed, Kind::Delayed, Kind::Relayed, Kind::Delivered, Kind::Expired][kind],
+            kind: [BounceKind::Failed, BounceKind::Delayed, BounceKind::Relayed, BounceKind::Delivered, BounceKind::Expired][kind],
             hostname: &hostname,
             postmaster: &address("postmaster@example.org"),
             id: MessageId(33),
             envelope: &envelope,
             recipients: &[(0, report)],
-            part,
+            excerpt,
             original: &original,
             original_bytes: original.len() as u64,
             now: NOW,

@@ -1,22 +1,21 @@
-//! Text of strangers made harmless, folded and encoded.
+//! Sanitizing, folding and encoding of text from strangers.
 //!
 //! Must never let a CR, LF, NUL or other control character through.
 
-/// The text with every control character (and, without `utf8`, every non-ASCII one) as `?`.
+/// Returns the text with `?` for every control character and, without `utf8`, for every non-ASCII character.
 pub(super) fn harmless(text: &str, utf8: bool) -> String {
     text.chars().map(|c| if is_harmless(c, utf8) { c } else { '?' }).collect()
 }
 
 fn is_harmless(c: char, utf8: bool) -> bool {
     let ascii = c == ' ' || c.is_ascii_graphic();
-    // Line and paragraph separators and the marks that turn the direction of text around are
-    // not for strangers to set.
+    // Strangers must not be able to set line and paragraph separators, or marks that change the direction of text.
     let separator = matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     ascii || (utf8 && !c.is_ascii() && !c.is_control() && !separator)
 }
 
-/// Appends `name: value` as one field, folded at words (RFC 5322 2.2.3); a word too long for a
-/// line is broken. No line is empty and none begins a field of its own.
+/// Appends `name: value` as one field, folded between words (RFC 5322 2.2.3). A word that is too long for a line is
+/// broken. No line is empty, and no line can be taken for the start of another field.
 pub(super) fn fold(out: &mut String, name: &str, value: &str) {
     out.push_str(name);
     out.push(':');
@@ -35,7 +34,7 @@ pub(super) fn fold(out: &mut String, name: &str, value: &str) {
     out.push_str("\r\n");
 }
 
-/// A word in pieces of at most `WORD_BYTES_MAX`.
+/// Splits a word into pieces of at most `WORD_BYTES_MAX`.
 fn pieces(word: &str) -> impl Iterator<Item = &str> {
     let mut rest = word;
     std::iter::from_fn(move || {
@@ -48,7 +47,7 @@ fn pieces(word: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The text cut to a bound, with a mark where something is missing.
+/// Cuts the text to a bound and appends a mark if something is missing.
 pub(super) fn bounded(text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.into();
@@ -56,8 +55,8 @@ pub(super) fn bounded(text: &str, bytes_max: usize) -> String {
     format!("{} [...]", &text[..text.floor_char_boundary(bytes_max)])
 }
 
-/// Decodes xtext (RFC 3461 4); `None` unless all of it is well-formed and decodes to printable
-/// ASCII, so that what comes out is safe in a header. Else the encoded form is what is shown.
+/// Decodes xtext (RFC 3461 4). Returns `None` unless the whole text is well-formed and decodes to printable ASCII, so
+/// that the result is safe in a header. The caller then shows the encoded form.
 pub(super) fn decode_xtext(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
     let mut out = String::with_capacity(text.len());
@@ -77,8 +76,8 @@ pub(super) fn decode_xtext(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// Whether bytes may stand in a part without encoding: CRLF line ends only, no NUL, no line over
-/// 998 octets (RFC 5322 2.1.1, RFC 2045 2.7 and 2.8).
+/// Returns whether bytes need no encoding in a MIME part: all lines end with CRLF and have at most 998 octets, and there
+/// is no NUL (RFC 5322 2.1.1, RFC 2045 2.7 and 2.8).
 pub(super) fn is_clean(bytes: &[u8]) -> bool {
     let mut line = 0;
     let mut before = 0u8;
@@ -99,7 +98,7 @@ pub(super) fn is_clean(bytes: &[u8]) -> bool {
     true
 }
 
-/// Quoted-printable (RFC 2045 6.7). CRLF stays a line end; a bare CR or LF is encoded.
+/// Encodes as quoted-printable (RFC 2045 6.7). CRLF remains a line end. A bare CR or LF is encoded.
 pub(super) fn quoted_printable(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 8);
     let mut column = 0;
@@ -129,7 +128,7 @@ pub(super) fn quoted_printable(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Base 64 in lines of 76 (RFC 2045 6.8).
+/// Encodes as base 64 in lines of 76 characters (RFC 2045 6.8).
 pub(super) fn base64(bytes: &[u8]) -> Vec<u8> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = Vec::with_capacity(bytes.len() * 3 / 2);
@@ -147,13 +146,13 @@ pub(super) fn base64(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Longest line of a message without its CRLF, in octets (RFC 5322 2.1.1).
+/// Upper bound in octets on a line of a message, without its CRLF (RFC 5322 2.1.1).
 pub(super) const LINE_BYTES_MAX: usize = 998;
-/// Where a field is folded if it can be (RFC 5322 2.1.1).
+/// The length at which a field is folded if possible (RFC 5322 2.1.1).
 const LINE_BYTES_WANTED: usize = 78;
-/// Longest piece of a field that is not broken, in octets; with a field's name under the limit.
+/// Upper bound in octets on a word that is not broken. With the name of a field, the line stays within the limit.
 const WORD_BYTES_MAX: usize = 900;
-/// Longest line of quoted-printable without the soft break (RFC 2045 6.7 (5)).
+/// Upper bound on a line of quoted-printable without the soft break (RFC 2045 6.7 (5)).
 const QP_COLUMN_MAX: usize = 75;
 const _: () = assert!(WORD_BYTES_MAX + 64 < LINE_BYTES_MAX);
 

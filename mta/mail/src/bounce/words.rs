@@ -1,24 +1,24 @@
-//! The part for people: what happened, who said so, what to do.
+//! The part of a notice for people: what happened, who said so, and what to do.
 //!
 //! Must never let a line of a stranger's text begin at the first column.
 //!
-//! Tools that read bounces know Postfix's: the subject, the first line, the recipient in angle
-//! brackets with a colon and "in reply to" are as there, and expiry has its usual words.
+//! Tools that parse bounces know those of Postfix. The subject, the first line, the recipient in angle brackets with a
+//! colon, "in reply to" and the words for expiry are therefore the same as there.
 
 use super::original::Returned;
 use super::status::status_code;
 use super::text::{bounded, harmless, quoted_printable};
-use super::{Form, Kind, Notice, Told};
+use super::{BounceKind, Form, Notice, RecipientTexts};
 use crate::trace::rfc5322_date;
 use crate::{Recipient, Report, Stage};
 use std::fmt::Write;
 
-pub(super) fn subject(kind: Kind) -> &'static str {
+pub(super) fn subject(kind: BounceKind) -> &'static str {
     match kind {
-        Kind::Failed | Kind::Expired => "Undelivered Mail Returned to Sender",
-        Kind::Delayed => "Delayed mail (still being tried)",
-        Kind::Relayed => "Mail relayed (no further confirmation will follow)",
-        Kind::Delivered => "Mail delivered",
+        BounceKind::Failed | BounceKind::Expired => "Undelivered Mail Returned to Sender",
+        BounceKind::Delayed => "Delayed mail (still being tried)",
+        BounceKind::Relayed => "Mail relayed (no further confirmation will follow)",
+        BounceKind::Delivered => "Mail delivered",
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) fn headers(words: &str, form: Form) -> String {
     )
 }
 
-/// The words as `headers` announces them.
+/// Encodes the words as `headers` announces.
 pub(super) fn encode(words: String, form: Form) -> Vec<u8> {
     if words.is_ascii() || form == Form::Utf8 {
         words.into_bytes()
@@ -42,12 +42,17 @@ pub(super) fn encode(words: String, form: Form) -> Vec<u8> {
     }
 }
 
-/// How long words become where `headers` announces them as quoted-printable, at most.
+/// Returns the maximum length of the words after encoding.
 pub(super) fn encoded_len(words: &str, form: Form) -> usize {
     if form == Form::Utf8Encoded { words.len() * QP_GROWTH_MAX } else { words.len() }
 }
 
-pub(super) fn words(notice: &Notice<'_>, told: &Told, returned: Returned, form: Form) -> String {
+pub(super) fn words(
+    notice: &Notice<'_>,
+    told: &RecipientTexts,
+    returned: Returned,
+    form: Form,
+) -> String {
     let host = harmless(notice.hostname, false);
     let mut out = format!("This is the mail system at host {host}.\r\n\r\n{}", opening(notice));
     out.push_str(&told.words);
@@ -81,47 +86,51 @@ pub(super) fn words(notice: &Notice<'_>, told: &Told, returned: Returned, form: 
     out
 }
 
-/// What happened, in one or two sentences.
+/// Returns what happened, in one or two sentences.
 fn opening(notice: &Notice<'_>) -> String {
     match (notice.kind, notice.retry_until) {
-        (Kind::Failed, _) => "Your message could not be delivered to the recipients below.\r\n\
+        (BounceKind::Failed, _) => {
+            "Your message could not be delivered to the recipients below.\r\n\
              It will not be tried again.\r\n"
-            .into(),
-        (Kind::Expired, Some(until)) => format!(
+                .into()
+        }
+        (BounceKind::Expired, Some(until)) => format!(
             "Your message could not be delivered in time to the recipients below.\r\n\
              It was tried until {}.\r\n\
              It will not be tried again.\r\n",
             rfc5322_date(until)
         ),
-        (Kind::Expired, None) => {
+        (BounceKind::Expired, None) => {
             "Your message could not be delivered in time to the recipients below.\r\n\
              It will not be tried again.\r\n"
                 .into()
         }
-        (Kind::Delayed, Some(until)) => format!(
+        (BounceKind::Delayed, Some(until)) => format!(
             "Your message has not been delivered to the recipients below yet.\r\n\
              It will be tried until {}.\r\n\
              You need not send it again.\r\n",
             rfc5322_date(until)
         ),
-        (Kind::Delayed, None) => {
+        (BounceKind::Delayed, None) => {
             "Your message has not been delivered to the recipients below yet.\r\n\
              It will be tried again. You need not send it again.\r\n"
                 .into()
         }
-        (Kind::Relayed, _) => {
+        (BounceKind::Relayed, _) => {
             "Your message was handed on for the recipients below, to a server\r\n\
              that sends no confirmations. You may not hear of it again.\r\n"
                 .into()
         }
-        (Kind::Delivered, _) => "Your message was delivered to the recipients below.\r\n".into(),
+        (BounceKind::Delivered, _) => {
+            "Your message was delivered to the recipients below.\r\n".into()
+        }
     }
 }
 
-/// What became of one recipient, with the empty line before it.
+/// Appends what happened to one recipient, after an empty line.
 pub(super) fn recipient(
     out: &mut String,
-    kind: Kind,
+    kind: BounceKind,
     recipient: &Recipient,
     report: &Report,
     reply_bytes_max: usize,
@@ -131,7 +140,7 @@ pub(super) fn recipient(
     let unicode = form != Form::Ascii;
     let code = status_code(kind, report);
     let address = harmless(recipient.address.as_str(), unicode);
-    let what = if kind == Kind::Expired { ": delivery time expired" } else { meaning(&code) };
+    let what = if kind == BounceKind::Expired { ": delivery time expired" } else { meaning(&code) };
     let _ = write!(out, "<{address}>: status {code}{what}\r\n");
     let peer = bounded(&harmless(&report.peer, unicode), PEER_BYTES_MAX);
     let who = match (report.from_peer, peer.is_empty()) {
@@ -179,7 +188,7 @@ fn in_reply(stage: Stage) -> &'static str {
     }
 }
 
-/// What the commonest codes mean (RFC 3463 3), so that nobody needs to look them up.
+/// Returns the meaning of the most common codes (RFC 3463 3), so that nobody needs to look them up.
 fn meaning(code: &str) -> &'static str {
     let detail = code.split_once('.').map_or("", |(_, detail)| detail);
     match detail {
@@ -205,9 +214,9 @@ fn meaning(code: &str) -> &'static str {
     }
 }
 
-/// The most bytes that one byte becomes in quoted-printable.
+/// Upper bound on the bytes that one byte becomes in quoted-printable.
 const QP_GROWTH_MAX: usize = 3;
-/// Where a reply is wrapped, in bytes, before its indentation.
+/// The bytes after which a reply is wrapped, without its indentation.
 const WRAP_BYTES_MAX: usize = 100;
-/// Longest peer shown, in bytes.
+/// Upper bound in bytes on the name of a peer.
 const PEER_BYTES_MAX: usize = 400;

@@ -3,7 +3,7 @@
 //! Must never accept a line that a stranger could have made into a header, a field or a boundary.
 
 use crate::input::Input;
-use mail::bounce::{Kind, Notice, Part, bounce};
+use mail::bounce::{BounceKind, Excerpt, Notice, bounce};
 use mail::trace::{delivered_to, received, return_path, rfc3339_date, rfc5322_date};
 use mail::{
     Address, BodyKind, Enhanced, Envelope, MailFrom, MessageId, Notify, Origin, Protocol,
@@ -19,8 +19,13 @@ const PROTOCOLS: [Protocol; 6] = [
     Protocol::Utf8Lmtp,
     Protocol::Local,
 ];
-const KINDS: [Kind; 5] =
-    [Kind::Failed, Kind::Delayed, Kind::Relayed, Kind::Delivered, Kind::Expired];
+const KINDS: [BounceKind; 5] = [
+    BounceKind::Failed,
+    BounceKind::Delayed,
+    BounceKind::Relayed,
+    BounceKind::Delivered,
+    BounceKind::Expired,
+];
 const STAGES: [Stage; 10] = [
     Stage::Resolve,
     Stage::Connect,
@@ -68,10 +73,10 @@ fn xtexts(plain: &[u8]) {
 fn notice(input: &mut Input<'_>) {
     let flags = input.byte();
     let kind = KINDS[input.below(5)];
-    let part = match input.below(3) {
-        0 => Part::Whole,
-        1 => Part::Start(input.byte().into()),
-        _ => Part::Headers,
+    let excerpt = match input.below(3) {
+        0 => Excerpt::Whole,
+        1 => Excerpt::Start(input.byte().into()),
+        _ => Excerpt::Headers,
     };
     let wall = Wall::from_micros(input.u64() as i64);
     let recipient = Recipient {
@@ -113,7 +118,7 @@ fn notice(input: &mut Input<'_>) {
         id: MessageId(33),
         envelope: &envelope,
         recipients: &told,
-        part,
+        excerpt,
         original,
         original_bytes: original.len() as u64,
         now: wall,
