@@ -85,14 +85,14 @@ pub enum FromMaster {
     AdminListener,
     /// With a directory descriptor: the state directory's part that this role owns.
     Directory { purpose: Purpose },
-    /// To queue, for whoever asks how the mailer is: who lives, since when, and how often it was
-    /// started again.
-    Lives { role: Role, instance: u16, pid: u32, restarts: u32, up_seconds: u64 },
+    /// To queue, which answers operators' questions about the mailer: a process that is running, since when, and how
+    /// often it was restarted.
+    Process { role: Role, instance: u16, pid: u32, restarts: u32, up_seconds: u64 },
     /// With a stream to a peer; replaces the former one of the same role and instance. `stream`
     /// names it in [`ToMaster::StreamLost`].
     Peer { role: Role, instance: u16, stream: u64 },
-    /// To queue, for whoever asks how the mailer is: how often the stream to this process was
-    /// begun again, and why the last time.
+    /// To queue, which answers operators' questions about the mailer: how often the stream to this process was
+    /// replaced, and why the last time.
     Renewed { role: Role, instance: u16, renewals: u32, loss: Loss },
     /// To queue, before `Begin`: seals attempts, so that each later queue process knows those that
     /// a former one gave out. The same for as long as master lives.
@@ -158,7 +158,7 @@ impl FromMaster {
             FromMaster::Settings | FromMaster::Begin | FromMaster::Drain => true,
             FromMaster::Listener { .. } => listener == Role::Receive,
             FromMaster::AdminListener
-            | FromMaster::Lives { .. }
+            | FromMaster::Process { .. }
             | FromMaster::Renewed { .. }
             | FromMaster::SealKey { .. } => is_queue,
             FromMaster::Directory { purpose } => match purpose {

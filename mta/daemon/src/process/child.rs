@@ -1,6 +1,6 @@
-//! How each child begins: master's messages up to `Begin`, and the control socket after it.
+//! How each child begins: master's messages up to `Begin`, and the control socket after that.
 //!
-//! Must never parse anything a stranger said.
+//! Must never parse anything that a stranger sent.
 
 use crate::io::control::{Control, Received};
 use crate::settings::ProcessConfig;
@@ -11,64 +11,64 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{LocalOptions, LocalRuntime};
 
-/// The descriptor at which a child finds its control socket.
+/// The descriptor of a child's control socket.
 pub const CONTROL_FD: i32 = 3;
 
 /// What a child has been given when it begins.
 #[derive(Debug)]
 pub struct Start {
-    /// To and from master.
+    /// The control socket.
     pub control: Control,
-    /// The settings and what an empty root lacks.
+    /// The settings and the host's environment.
     pub config: ProcessConfig,
-    /// Listening sockets by their index in the settings.
+    /// The listening sockets, with their index in the settings.
     pub listeners: Vec<(u16, OwnedFd)>,
-    /// The socket for the command line.
+    /// The listening socket for the command line.
     pub admin: Option<OwnedFd>,
-    /// Directories.
+    /// The directories.
     pub directories: Vec<(Purpose, OwnedFd)>,
-    /// Streams to peers.
+    /// The streams to peers.
     pub peers: Vec<Peer>,
-    /// What queue is told of those that live, and of streams that were begun again.
-    pub lives: Vec<FromMaster>,
-    /// What queue seals attempts with.
+    /// Messages to queue about processes that are running, and about streams that were replaced.
+    pub processes: Vec<FromMaster>,
+    /// The key with which queue seals attempts.
     pub seal_key: [u64; 2],
 }
 
 /// A stream to a peer.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its role.
+    /// The peer's role.
     pub role: Role,
-    /// Its number among those of its role.
+    /// The peer's number among the processes of its role.
     pub instance: u16,
-    /// The stream's name.
+    /// The id of the stream.
     pub stream: u64,
-    /// Our end.
+    /// Our end of the stream.
     pub fd: OwnedFd,
 }
 
 fn unwanted(role: Role, message: &FromMaster) -> Error {
-    Error::other(format!("master said what {} does not accept: {message:?}", role.name()))
+    Error::other(format!("master sent what {} does not accept: {message:?}", role.name()))
 }
 
 fn lost(what: &str) -> Error {
-    Error::other(format!("master did not hand over {what}"))
+    Error::other(format!("master did not pass {what}"))
 }
 
 impl Start {
-    /// Reads master's messages to a child of this role up to `Begin`. `Ok(None)`: master is gone.
+    /// Reads master's messages to a child of this role up to `Begin`. Returns `Ok(None)` if master has ended.
     pub fn read(role: Role) -> Result<Option<Start>> {
-        // The first reading of a clock looks up where the kernel put it: by calls, and where these
-        // fail by files, that the jail does not have.
+        // The first reading of a clock looks up where the kernel mapped it. That may need system calls and files that
+        // are not available in the jail.
         let _ = world::Clock::now(&world::real::Clock);
-        // SAFETY: master starts a role with its control socket at this descriptor, and nothing
-        // else in this process has been given it.
+        // SAFETY: master starts a role with its control socket at this descriptor, and nothing else in this process owns
+        // it.
         let control = Control::from_fd(unsafe { OwnedFd::from_raw_fd(CONTROL_FD) });
         rustix::io::fcntl_setfd(&control, rustix::io::FdFlags::CLOEXEC)?;
         let (mut config, mut admin) = (None, None);
         let (mut listeners, mut directories, mut peers) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut lives, mut seal_key) = (Vec::new(), [0; 2]);
+        let (mut processes, mut seal_key) = (Vec::new(), [0; 2]);
         loop {
             let (message, fd) = match control.receive::<FromMaster>()? {
                 Received::Message(message, fd) => (message, fd),
@@ -89,7 +89,9 @@ impl Start {
                 FromMaster::Peer { role, instance, stream } => {
                     peers.push(Peer { role, instance, stream, fd: fd()? });
                 }
-                told @ (FromMaster::Lives { .. } | FromMaster::Renewed { .. }) => lives.push(told),
+                told @ (FromMaster::Process { .. } | FromMaster::Renewed { .. }) => {
+                    processes.push(told);
+                }
                 FromMaster::SealKey { key } => seal_key = key,
                 FromMaster::Drain => return Ok(None),
                 FromMaster::Begin => break,
@@ -97,18 +99,18 @@ impl Start {
         }
         let config = config.ok_or_else(|| lost("the settings"))?;
         let start =
-            Start { control, config, listeners, admin, directories, peers, lives, seal_key };
+            Start { control, config, listeners, admin, directories, peers, processes, seal_key };
         Ok(Some(start))
     }
 
-    /// The directory for `purpose`.
+    /// Takes the directory for `purpose`.
     pub fn directory(&mut self, purpose: Purpose) -> Result<OwnedFd> {
         let at = self.directories.iter().position(|(found, _)| *found == purpose);
         at.map(|at| self.directories.swap_remove(at).1).ok_or_else(|| lost("a directory"))
     }
 }
 
-/// Master's messages after `Begin`, under tokio.
+/// The control socket after `Begin`, under tokio.
 #[derive(Debug)]
 pub struct Orders {
     control: AsyncFd<Control>,
@@ -116,26 +118,25 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Takes over the control socket of a child of this role; needs a tokio runtime.
+    /// Takes over the control socket of a child of this role. Must be called within a tokio runtime.
     pub fn new(control: Control, role: Role) -> Result<Orders> {
         control.set_nonblocking()?;
-        // SAFETY: `Control` owns its descriptor, always names the same one, and closes it only
-        // when it is dropped.
+        // SAFETY: `Control` owns its descriptor, always returns the same one, and closes it only when it is dropped.
         Ok(Orders { control: unsafe { AsyncFd::register(control)? }, role })
     }
 
-    /// Tells master.
+    /// Sends a message to master.
     pub fn say(&self, message: &ToMaster) -> Result<()> {
         self.control.get_ref().send(message, None)
     }
 
-    /// Asks master for a new stream to this peer in place of one that has ended. The peer asks, too,
-    /// so that one word that does not get through loses nothing.
+    /// Asks master to replace a stream to this peer that has ended. The peer asks too, so one of the two messages may be
+    /// lost.
     pub fn say_lost(&self, role: Role, instance: u16, stream: u64, loss: Loss) {
         let _ = self.say(&ToMaster::StreamLost { role, instance, stream, loss });
     }
 
-    /// The next message; `None` when master is gone.
+    /// Waits for the next message. Returns `None` if master has ended.
     pub async fn next(&self) -> Result<Option<(FromMaster, Option<OwnedFd>)>> {
         loop {
             let mut ready = self.control.readable().await?;
@@ -151,26 +152,26 @@ impl Orders {
     }
 }
 
-/// What drives the tasks of a process: one thread, timers and sockets.
+/// The tokio runtime of a process: one thread with timers and sockets.
 #[derive(Debug)]
 pub struct Runtime(LocalRuntime);
 
-/// To be called before the jail is shut.
+/// Makes the runtime. Must be called before the process enters its jail.
 pub fn runtime() -> Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build_local(LocalOptions::default()).map(Runtime)
 }
 
 impl Runtime {
-    /// Runs a process's work to its end. It is a task like those that it starts: whoever wakes the
-    /// future that `block_on` holds does so through the kernel, whoever wakes a task does not.
+    /// Runs a process's work to its end as a task. Waking a task needs no system call, unlike waking the future that
+    /// `block_on` runs.
     pub fn run<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> T {
         self.0.block_on(async {
             match tokio::task::spawn_local(work).await {
                 Ok(ended) => ended,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(error) => panic!("the process's own task was taken from it: {error}"),
+                    Err(error) => panic!("the process's own task was cancelled: {error}"),
                 },
             }
         })

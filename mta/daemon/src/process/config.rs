@@ -1,8 +1,8 @@
-//! The config process: reads the settings file, checks it, hands a checked copy back, ends.
+//! The config process: reads and checks the settings file, returns a checked copy, and ends.
 //!
-//! Who I am: started by master for each start and each reload, with the file already open. What I
-//! give up: everything but reading, writing and memory (`Role::Config`). Whom I talk to: to
-//! master, one answer, no question. Must never be a reason for master to parse what people wrote.
+//! Started by master for each start and each reload, with the file already open. Gives up everything except reading,
+//! writing and memory (`Role::Config`). Sends one answer to master and accepts no message. Must never leave it to
+//! master to parse what people wrote.
 
 use crate::jail::{self, JailError, Privilege, Profile, Role};
 use crate::settings::{self, Settings, System};
@@ -13,23 +13,23 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// A settings file is read up to this.
+/// Upper bound on what is read of a settings file.
 const TEXT_BYTES_MAX: u64 = 8 << 20;
-// A file that is too long is read so far that this can be said of it.
+// Enough of a file that is too long is read for `settings` to report that.
 const _: () = assert!(TEXT_BYTES_MAX > settings::TEXT_BYTES_MAX as u64);
 
-/// A larger answer is none of ours.
+/// Upper bound on an answer. No answer of ours is longer.
 const ANSWER_BYTES_MAX: u64 = 32 << 20;
 
-/// The variable in which the process is told what to call the file.
+/// The environment variable with the name of the file for error messages.
 pub const SHOWN: &str = "POSTHASTE_SETTINGS_SHOWN";
 
-/// Runs the role: the file is at standard input, the answer goes to standard output.
+/// Runs the role. The file is standard input, and the answer is written to standard output.
 pub fn role() -> Result<(), ConfigError> {
     let file = std::env::var(SHOWN).unwrap_or_else(|_| "settings".into());
     let input = rustix::io::dup(std::io::stdin())?;
     let output = rustix::io::dup(std::io::stdout())?;
-    // Which ids the settings would have is not known yet.
+    // The ids in the settings are not known yet.
     let privilege = jail::privilege(Role::Config, jail::IDS_FIRST);
     run(input, output, &file, privilege, super::wiring::parent())
 }
@@ -37,7 +37,7 @@ pub fn role() -> Result<(), ConfigError> {
 #[derive(Serialize, Deserialize)]
 enum Answer {
     Checked(Box<Settings>),
-    /// What to show to whoever wrote the file.
+    /// The errors in the file, as text for its author.
     Refused(String),
 }
 
@@ -45,25 +45,25 @@ enum Answer {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The file is wrong; all that is wrong with it, as it is to be shown.
+    /// The file has errors. The text lists all of them.
     #[error("{0}")]
     Refused(String),
-    /// It could not be read, or the answer not be written.
+    /// The file could not be read, or the answer could not be written.
     #[error("cannot read the settings: {0}")]
     Io(#[from] std::io::Error),
-    /// The process does not run as it should.
+    /// The process could not enter its jail.
     #[error(transparent)]
     Jail(#[from] JailError),
-    /// The process ended without an answer, or with one that is none.
+    /// The process ended without an answer, or its answer cannot be decoded.
     #[error("the config process gave no answer: {0}")]
     NoAnswer(postcard::Error),
-    /// The answer is larger than any that we write.
+    /// The answer is longer than any that we write.
     #[error("the config process gave more than {ANSWER_BYTES_MAX} bytes")]
     TooLarge,
 }
 
-/// The whole life of the process: enters the jail, reads the file `input`, writes the answer to
-/// `output`. `file` is the name to show. What the machine says of itself is asked before the jail.
+/// Does the work of the process: enters the jail, reads the file `input` and writes the answer to `output`. `file` is the
+/// name for error messages. Facts about the host are collected before the process enters the jail.
 pub fn run(
     input: OwnedFd,
     output: OwnedFd,
@@ -87,7 +87,7 @@ fn answer(text: &[u8], file: &str, system: &System) -> Answer {
     }
 }
 
-/// What this machine says of itself and of us.
+/// Returns the facts about the host and our user that the settings depend on.
 pub fn system() -> System {
     let path = |name| std::env::var_os(name).map(PathBuf::from);
     let root = rustix::process::geteuid().is_root();
@@ -98,7 +98,7 @@ pub fn system() -> System {
     }
 }
 
-/// Master's end: reads the answer until the process has closed it.
+/// Reads the answer in master, until the process closes its end.
 pub fn read(answer: OwnedFd) -> Result<Settings, ConfigError> {
     let mut bytes = Vec::new();
     File::from(answer).take(ANSWER_BYTES_MAX + 1).read_to_end(&mut bytes)?;
@@ -123,7 +123,7 @@ mod tests {
     use crate::jail::User;
     use crate::settings::ListenAddress;
 
-    /// Runs the process on `text` and gives what master reads.
+    /// Runs the process on `text` and returns what master reads.
     fn asked(text: &[u8]) -> Result<Settings, ConfigError> {
         let (read, write) = std::io::pipe().unwrap();
         let mut file = tempfile::tempfile().unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_says_nothing_or_nonsense_gives_no_settings() {
+    fn a_process_that_writes_nothing_or_nonsense_gives_no_settings() {
         for said in [&b""[..], b"\x00", b"\x07nonsense", b"\x01\xff"] {
             let (read, mut write) = std::io::pipe().unwrap();
             write.write_all(said).unwrap();

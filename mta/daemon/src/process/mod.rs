@@ -1,4 +1,4 @@
-//! One file a role: who I am, what I give up, whom I talk to, loop.
+//! The processes. The file of each role says what its process does, what it gives up, and which messages it accepts.
 //!
 //! Must never run two roles in one process.
 
@@ -15,13 +15,13 @@ pub mod wiring;
 use link::control::Role;
 use std::process::ExitCode;
 
-/// Runs a role in this process, which master has started for it.
+/// Runs a role in this process. Master starts one process for each role.
 pub fn role(name: &str) -> ExitCode {
     let Ok(role) = name.parse::<Role>() else {
         crate::log::complain(&format!("{name} is not the name of a role"));
         return ExitCode::from(64); // EX_USAGE
     };
-    // What `top` and `pkill` go by; else it is the name of what was started: `exe`.
+    // The name that `top` and `pkill` use. Without this it would be `exe`, the name of the file that was started.
     if let Ok(comm) = std::ffi::CString::new(format!("posthaste-{name}")) {
         let _ = rustix::thread::set_name(&comm);
     }

@@ -1,8 +1,7 @@
-//! What a panic ends: in receive, the session of the client whose bytes led to it (X186); anywhere
-//! else the whole process, which master then starts again (X185).
+//! What a panic ends. In receive, it ends the session of the client that caused it (X186). Everywhere else it ends the
+//! whole process, which master then restarts (X185).
 //!
-//! Must never leave a process that lives and has lost a thread or a task: it would take mail and
-//! never deliver it.
+//! Must never leave a process running that has lost a thread or a task: it would accept mail and never deliver it.
 
 use crate::log::complain;
 use std::cell::Cell;
@@ -14,7 +13,7 @@ thread_local! {
     static IN_SESSION: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on a panic is told in one line, and ends the process where it is not a session's.
+/// Installs the panic hook. It logs a panic in one line, and ends the process unless a session has panicked.
 pub fn end_the_process(role: &'static str) {
     std::panic::set_hook(Box::new(move |panic| {
         let what = panic.payload_as_str().unwrap_or("without words");
@@ -28,10 +27,11 @@ pub fn end_the_process(role: &'static str) {
     }));
 }
 
-/// A future that a panic ends alone: what it shares with others must be whole at each of its steps.
-pub struct Session<F>(pub Pin<Box<F>>);
+/// The future of a session. A panic ends only this future, so data that it shares with others must be consistent whenever
+/// it may panic.
+pub struct SessionFuture<F>(pub Pin<Box<F>>);
 
-impl<F: Future> Future for Session<F> {
+impl<F: Future> Future for SessionFuture<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {

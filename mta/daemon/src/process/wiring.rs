@@ -1,4 +1,4 @@
-//! The settings as each machine wants them.
+//! Conversions of the settings into what each process needs.
 //!
 //! Must never decide anything that the settings do not say.
 
@@ -7,25 +7,25 @@ use crate::log::Style;
 use crate::settings::{ProcessConfig, Settings};
 use std::sync::Arc;
 
-/// Attempts that one sending process takes at once, beyond its connections.
+/// Attempts that a send process takes at once for each of its connections.
 const ATTEMPTS_SLACK: u32 = 2;
 
-/// How this process writes its log.
+/// Returns how this process writes its log.
 pub fn log_style(settings: &Settings) -> Style {
     Style::of_stderr(settings.log.format, settings.log.level)
 }
 
-/// As what a role runs.
+/// Returns the user that a role runs as.
 pub fn privilege(role: Role, settings: &Settings) -> Privilege {
     jail::privilege(role, settings.processes.ids_first)
 }
 
-/// Ends with master.
+/// Returns the process id of master. A child ends when master does.
 pub fn parent() -> i32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
 }
 
-/// A sending process.
+/// Returns the set-up of a send process.
 pub fn send(
     config: &ProcessConfig,
     build: u64,

@@ -104,7 +104,7 @@ fn r206_a_poisoned_stream_of_each_process_is_begun_again_and_nothing_is_lost_or_
             load.wait_for_more(3);
         }
     }
-    daemon.wait_for_log(&["the stream between queue and receive 0 was lost", "begun again"]);
+    daemon.wait_for_log(&["the stream between queue and receive 0 was lost", "replaced"]);
     let mut promised = Promised::default();
     load.stop(&mut promised);
     let count = field.judge(&promised);
@@ -199,7 +199,7 @@ fn r206_what_a_process_finds_while_it_drains_is_told_over_the_next_stream() {
     for mut stream in streams_of(before[0]) {
         stream.write_all(&POISON).unwrap();
     }
-    daemon.wait_for_log(&["the stream between queue and send 0 was lost", "begun again"]);
+    daemon.wait_for_log(&["the stream between queue and send 0 was lost", "replaced"]);
     GATE.open();
     sink.wait(&token);
     until("the next process", || {
@@ -334,8 +334,8 @@ fn r220_a_process_that_says_that_all_must_end_is_started_again_and_mail_flows() 
             });
         }
     }
-    daemon.wait_for_log(&["receive 0 said Fatal", "it is ended and started again"]);
-    daemon.wait_for_log(&["send 0 said what is no message"]);
+    daemon.wait_for_log(&["receive 0 sent Fatal", "it is killed and restarted"]);
+    daemon.wait_for_log(&["send 0 sent a malformed message"]);
     daemon.works();
 }
 

@@ -1,113 +1,93 @@
-//! The children: started, wired to each other, watched, started again with back-off.
+//! The child processes: started, connected to each other, watched, and restarted with back-off.
 //!
-//! Must never read anything from a child but `ToMaster`, nor more of one child than of the others.
+//! Must never read anything from a child except `ToMaster`, and never let one child occupy master longer than another.
 
+use super::start::{Resources, StartingChild, spawn};
 use crate::io::control::{Control, Received, stream_pair};
-use crate::process::child::CONTROL_FD;
-use link::control::{FromMaster, Purpose, Role, ToMaster};
+use link::control::{FromMaster, Role, ToMaster};
 use link::streams::{Due, Peer, Streams};
 use std::io::{ErrorKind, Result};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 use world::{Chance as _, Clock as _};
 
-/// First wait before a child is started again; doubles with each death in a row.
+/// First wait before a child is restarted. It doubles with each exit in a row.
 const RESTART_WAIT_FIRST: Duration = Duration::from_millis(50);
-/// Longest wait.
+/// Longest wait before a child is restarted.
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long master waits for a child that begins to take what it is told: with many processes that is
-/// more than its socket holds.
-const START_WAIT_MAX: Duration = Duration::from_secs(2);
-/// A child that was at work for so long has not died "in a row": its work flows again at once.
+/// A child that was ready for at least this long works: its exit does not count as one in a row.
 const LIVED_LONG: Duration = Duration::from_secs(1);
-/// A peer can only be reached once a child has begun; its socket is made before.
+/// The one queue process.
 const QUEUE: (Role, u16) = (Role::Queue, 0);
 
-/// What a child is given besides its peers.
+/// A child that master keeps running: a role and its number.
 #[derive(Debug)]
-pub struct Supplies {
-    /// The sealed settings.
-    pub settings: OwnedFd,
-    /// Listening sockets, for receive.
-    pub listeners: Vec<OwnedFd>,
-    /// For the command line, for queue.
-    pub admin: Option<OwnedFd>,
-    /// The spool's directory, for queue.
-    pub spool: OwnedFd,
-    /// The state directory, for local.
-    pub state: OwnedFd,
-    /// A directory with nothing in it, for all.
-    pub empty: OwnedFd,
-}
-
-/// One place for a child.
-#[derive(Debug)]
-pub struct Slot {
-    /// Its role.
+pub struct ChildSlot {
+    /// The role.
     pub role: Role,
-    /// Its number among those of its role.
+    /// The number among the children of this role.
     pub instance: u16,
-    /// The child while it lives.
-    pub life: Option<Life>,
+    /// The running process, if there is one.
+    pub running: Option<Incarnation>,
     restart_wait: Duration,
     restart_at: Option<Instant>,
     restarts: u32,
 }
 
-/// One life of a child.
+/// One incarnation of a child: a process from its start to its exit.
 #[derive(Debug)]
-pub struct Life {
+pub struct Incarnation {
     process: Child,
     started: Instant,
-    /// To and from it.
+    /// The control socket.
     pub control: Control,
-    /// Since when it has been at work: it said so.
+    /// When the child reported that it is ready.
     pub ready: Option<Instant>,
-    /// It has been told of new settings and has not said that it took them.
+    /// True from the announcement of new settings until the child confirms them.
     pub reloading: bool,
-    /// It has said what it must not: it is being ended, and not heard any more.
-    disowned: bool,
+    /// The child broke the protocol: it has been killed, and its messages are ignored.
+    is_expelled: bool,
 }
 
-/// All of them.
+/// All children.
 #[derive(Debug)]
 pub struct Children {
-    /// In the order in which they are started.
-    pub slots: Vec<Slot>,
-    /// Between queue and each of the others.
+    /// The slots in the order in which their children are started.
+    pub slots: Vec<ChildSlot>,
+    /// The streams between queue and each of the others.
     streams: Streams,
-    /// What queue seals attempts with: drawn once, so that a queue process knows what a former one
-    /// gave out.
+    /// The key with which queue seals attempts. Chosen once, so that a queue process recognizes the attempts that its
+    /// predecessor gave out.
     seal_key: [u64; 2],
 }
 
-/// What a child has said.
+/// What master read from a child.
 #[derive(Debug)]
-pub enum Heard {
-    /// A message, not judged yet.
+pub enum FromChild {
+    /// A message. The caller must check that it is one of this role.
     Message(ToMaster),
-    /// Something that is no message.
-    Garbage,
+    /// Something that is not a message.
+    Malformed,
 }
 
-/// A child died.
+/// The exit of a child.
 #[derive(Debug)]
-pub struct Death {
-    /// Who.
+pub struct Exit {
+    /// The role.
     pub role: Role,
-    /// Which of them.
+    /// The number among the children of this role.
     pub instance: u16,
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
-    /// How.
+    /// The exit status.
     pub status: ExitStatus,
-    /// When it is started again.
+    /// The time until the child is restarted.
     pub restart_in: Duration,
 }
 
-impl std::fmt::Display for Death {
+impl std::fmt::Display for Exit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} (pid {}) ", self.role.name(), self.instance, self.pid)?;
         match (self.status.code(), self.status.signal()) {
@@ -115,35 +95,36 @@ impl std::fmt::Display for Death {
             (None, Some(signal)) => write!(f, "was killed by signal {signal}")?,
             (None, None) => f.write_str("ended")?,
         }
-        write!(f, "; started again in {} ms", self.restart_in.as_millis())
+        write!(f, "; it is restarted in {} ms", self.restart_in.as_millis())
     }
 }
 
-impl Slot {
-    fn lives(&self) -> Option<FromMaster> {
-        let life = self.life.as_ref()?;
-        Some(FromMaster::Lives {
+impl ChildSlot {
+    /// The message that tells queue about this child.
+    fn process_message(&self) -> Option<FromMaster> {
+        let running = self.running.as_ref()?;
+        Some(FromMaster::Process {
             role: self.role,
             instance: self.instance,
-            pid: life.process.id(),
+            pid: running.process.id(),
             restarts: self.restarts,
-            up_seconds: life.started.elapsed().as_secs(),
+            up_seconds: running.started.elapsed().as_secs(),
         })
     }
 }
 
 impl Children {
-    /// The places, all due to be started; queue first: the others need it.
+    /// Makes the slots. All children are due to be started, queue first because the others need it.
     pub fn new(receive: u16, send: u16, now: Instant) -> Children {
         let several = |role, count| (0..count).map(move |instance| (role, instance));
         let slots = std::iter::once(QUEUE)
             .chain(several(Role::Send, send))
             .chain(several(Role::Local, 1))
             .chain(several(Role::Receive, receive))
-            .map(|(role, instance)| Slot {
+            .map(|(role, instance)| ChildSlot {
                 role,
                 instance,
-                life: None,
+                running: None,
                 restart_wait: RESTART_WAIT_FIRST,
                 restart_at: Some(now),
                 restarts: 0,
@@ -153,49 +134,72 @@ impl Children {
         Children { slots, streams, seal_key: [chance.u64(), chance.u64()] }
     }
 
-    /// Starts the child of this slot and wires it to the peers that live. One that cannot be given all
-    /// is ended.
-    pub fn start(&mut self, at: usize, supplies: &Supplies) -> Result<()> {
-        let started = self.begin(at, supplies);
+    /// Starts the child of this slot and connects it to its peers that are running. A child that cannot be given
+    /// everything that it needs is killed.
+    pub fn start(&mut self, at: usize, resources: &Resources) -> Result<()> {
+        let started = self.try_start(at, resources);
         if started.is_err() {
-            self.disown(at);
+            self.expel(at);
         }
         started
     }
 
-    fn begin(&mut self, at: usize, supplies: &Supplies) -> Result<()> {
+    fn try_start(&mut self, at: usize, resources: &Resources) -> Result<()> {
         let (role, instance) = (self.slots[at].role, self.slots[at].instance);
         let control = spawn(role).map(|(process, control)| {
             let started = Instant::now();
-            let life =
-                Life { process, started, control, ready: None, reloading: false, disowned: false };
+            let incarnation = Incarnation {
+                process,
+                started,
+                control,
+                ready: None,
+                reloading: false,
+                is_expelled: false,
+            };
             let slot = &mut self.slots[at];
             slot.restart_at = None;
-            slot.life.insert(life).control.as_fd().try_clone_to_owned()
+            slot.running.insert(incarnation).control.as_fd().try_clone_to_owned()
         })??;
-        let beginner = Beginner(Control::from_fd(control), Instant::now() + START_WAIT_MAX);
-        supply(&beginner, role, supplies)?;
+        let child = StartingChild::new(Control::from_fd(control));
+        resources.give(&child, role)?;
         let peers = self.slots.iter().filter(|slot| {
             let other = (slot.role, slot.instance);
             (role == Role::Queue) != (slot.role == Role::Queue) && other != (role, instance)
         });
         for peer in peers {
-            let Some(life) = &peer.life else { continue };
+            let Some(running) = &peer.running else { continue };
             let (ours, theirs) = stream_pair()?;
             let other = (peer.role, peer.instance);
             let of_queue = if role == Role::Queue { other } else { (role, instance) };
             let stream = self.streams.made(of_queue, now());
             let to_ours = FromMaster::Peer { role: other.0, instance: other.1, stream };
-            beginner.tell(&to_ours, Some(ours.as_fd()))?;
-            // A peer that dies now is started and wired again by its own death.
+            child.tell(&to_ours, Some(ours.as_fd()))?;
+            // If the peer exits now, its own restart connects it again.
             let to_theirs = FromMaster::Peer { role, instance, stream };
-            let _ = life.control.send(&to_theirs, Some(theirs.as_fd()));
+            let _ = running.control.send(&to_theirs, Some(theirs.as_fd()));
         }
-        self.tell_who_lives(at, &beginner)?;
-        beginner.tell(&FromMaster::Begin, None)
+        self.introduce(at, &child)?;
+        child.tell(&FromMaster::Begin, None)
     }
 
-    /// A child has said that a stream of its own is over.
+    /// Tells queue about processes, because queue answers questions of operators about all of them: about every running
+    /// child when queue itself starts, otherwise about the child that starts.
+    fn introduce(&self, at: usize, child: &StartingChild) -> Result<()> {
+        if self.slots[at].role == Role::Queue {
+            child.tell(&FromMaster::SealKey { key: self.seal_key }, None)?;
+            let renewed = self.streams.renewals().map(|((role, instance), renewals, loss)| {
+                FromMaster::Renewed { role, instance, renewals, loss }
+            });
+            let processes = self.slots.iter().filter_map(ChildSlot::process_message);
+            return processes.chain(renewed).try_for_each(|message| child.tell(&message, None));
+        }
+        if let Some(process) = self.slots[at].process_message() {
+            self.tell(&[Role::Queue], &process, None);
+        }
+        Ok(())
+    }
+
+    /// Notes that a child has reported the loss of one of its streams.
     pub fn stream_lost(&mut self, at: usize, message: &ToMaster) {
         let ToMaster::StreamLost { role, instance, stream, loss } = *message else { return };
         let speaker = (self.slots[at].role, self.slots[at].instance);
@@ -203,22 +207,23 @@ impl Children {
         self.streams.lost(peer, stream, loss, now());
     }
 
-    /// The next lost stream to be begun again, or process to be started again for it.
+    /// Returns the next lost stream that is due to be replaced, or the process that is due to be restarted because of
+    /// its streams.
     pub fn stream_due(&mut self) -> Option<Due> {
         self.streams.poll(now())
     }
 
-    /// How long until then.
+    /// Returns the time until `stream_due` has something new.
     pub fn stream_wait(&self) -> Option<Duration> {
         self.streams.next_wakeup().map(|at| at.since(now()))
     }
 
-    /// Gives queue and this peer a new stream; `false`: one of them does not live, and its start
-    /// makes the stream. One that cannot be made or given is due again.
+    /// Gives queue and this peer a new stream. Returns `false` if one of them is not running: its start makes the
+    /// stream. A stream that cannot be made or passed on becomes due again.
     pub fn renew(&mut self, peer: Peer, renewed: &FromMaster) -> Result<bool> {
         let made = self.give_stream(peer, renewed);
         match &made {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false), // it is ending
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false), // the process is exiting
             Err(_) => {
                 self.streams.not_made(peer, now());
                 made
@@ -228,11 +233,11 @@ impl Children {
     }
 
     fn give_stream(&mut self, peer: Peer, renewed: &FromMaster) -> Result<bool> {
-        let life = |wanted: Peer| {
+        let running = |wanted: Peer| {
             let slot = self.slots.iter().find(|slot| (slot.role, slot.instance) == wanted);
-            slot.and_then(|slot| slot.life.as_ref()).filter(|life| !life.disowned)
+            slot.and_then(|slot| slot.running.as_ref()).filter(|running| !running.is_expelled)
         };
-        let (Some(queue), Some(other)) = (life(QUEUE), life(peer)) else { return Ok(false) };
+        let (Some(queue), Some(other)) = (running(QUEUE), running(peer)) else { return Ok(false) };
         let (ours, theirs) = stream_pair()?;
         let stream = self.streams.made(peer, now());
         let to_queue = FromMaster::Peer { role: peer.0, instance: peer.1, stream };
@@ -243,195 +248,137 @@ impl Children {
         Ok(true)
     }
 
-    /// Ends a child that is to be started again, and hears nothing more of it.
-    pub fn disown(&mut self, at: usize) {
-        if let Some(life) = &mut self.slots[at].life {
-            life.disowned = true;
-            let _ = life.process.kill();
+    /// Kills a child and ignores its remaining messages. It is restarted like a child that exited.
+    pub fn expel(&mut self, at: usize) {
+        if let Some(running) = &mut self.slots[at].running {
+            running.is_expelled = true;
+            let _ = running.process.kill();
         }
     }
 
-    /// The place of this process.
-    pub fn place_of(&self, peer: Peer) -> Option<usize> {
+    /// Returns the slot of a child.
+    pub fn slot_of(&self, peer: Peer) -> Option<usize> {
         self.slots.iter().position(|slot| (slot.role, slot.instance) == peer)
     }
 
-    /// Queue answers for all of us: it hears of everybody when it starts, then of each that does.
-    fn tell_who_lives(&self, at: usize, beginner: &Beginner) -> Result<()> {
-        if self.slots[at].role == Role::Queue {
-            beginner.tell(&FromMaster::SealKey { key: self.seal_key }, None)?;
-            let renewed = self.streams.renewals().map(|((role, instance), renewals, loss)| {
-                FromMaster::Renewed { role, instance, renewals, loss }
-            });
-            let lives = self.slots.iter().filter_map(Slot::lives);
-            return lives.chain(renewed).try_for_each(|it| beginner.tell(&it, None));
-        }
-        if let Some(lives) = self.slots[at].lives() {
-            self.tell(&[Role::Queue], &lives, None);
-        }
-        Ok(())
+    /// Returns a slot whose child has exited and has not been reaped. Its last messages can still be read.
+    pub fn exited(&mut self) -> Option<usize> {
+        let has_exited =
+            |running: &mut Incarnation| matches!(running.process.try_wait(), Ok(Some(_)));
+        self.slots.iter_mut().position(|slot| slot.running.as_mut().is_some_and(has_exited))
     }
 
-    /// A slot whose child has ended and is not buried yet; what it said last can still be heard.
-    pub fn ended(&mut self) -> Option<usize> {
-        let has_ended = |life: &mut Life| matches!(life.process.try_wait(), Ok(Some(_)));
-        self.slots.iter_mut().position(|slot| slot.life.as_mut().is_some_and(has_ended))
-    }
-
-    /// Buries the child of this slot, which has ended, and says when another follows.
-    pub fn bury(&mut self, at: usize, now: Instant) -> Option<Death> {
+    /// Reaps the child of this slot, which has exited, and schedules its restart.
+    pub fn reap(&mut self, at: usize, now: Instant) -> Option<Exit> {
         let slot = &mut self.slots[at];
-        let mut life = slot.life.take()?;
-        let status = life.process.wait().ok()?;
-        if life.ready.is_some_and(|ready| now.duration_since(ready) >= LIVED_LONG) {
+        let mut incarnation = slot.running.take()?;
+        let status = incarnation.process.wait().ok()?;
+        if incarnation.ready.is_some_and(|ready| now.duration_since(ready) >= LIVED_LONG) {
             slot.restart_wait = RESTART_WAIT_FIRST;
         }
         let restart_in = slot.restart_wait;
         slot.restart_wait = (slot.restart_wait * 2).min(RESTART_WAIT_MAX);
         slot.restart_at = Some(now + restart_in);
         slot.restarts = slot.restarts.saturating_add(1);
-        let (role, instance, pid) = (slot.role, slot.instance, life.process.id());
+        let (role, instance, pid) = (slot.role, slot.instance, incarnation.process.id());
         for slot in &self.slots {
             let peer = (slot.role, slot.instance);
             if peer == (role, instance) || role == Role::Queue {
                 self.streams.gone(peer);
             }
         }
-        Some(Death { role, instance, pid, status, restart_in })
+        Some(Exit { role, instance, pid, status, restart_in })
     }
 
-    /// Slots whose child is to be started again by now.
+    /// Returns a slot whose child is due to be started.
     pub fn due(&self, now: Instant) -> Option<usize> {
         self.slots.iter().position(|slot| slot.restart_at.is_some_and(|at| at <= now))
     }
 
-    /// Puts a start that failed off.
-    pub fn put_off(&mut self, at: usize, now: Instant) {
+    /// Postpones a start that failed.
+    pub fn postpone(&mut self, at: usize, now: Instant) {
         self.slots[at].restart_at = Some(now + RESTART_WAIT_MAX);
     }
 
-    /// When the next one is to be started again.
+    /// Returns when the next child is due to be started.
     pub fn next_restart(&self) -> Option<Instant> {
         self.slots.iter().filter_map(|slot| slot.restart_at).min()
     }
 
-    /// Tells all children of these roles.
+    /// Sends a message to all running children of these roles.
     pub fn tell(&self, roles: &[Role], message: &FromMaster, fd: Option<&OwnedFd>) {
         for slot in self.slots.iter().filter(|slot| roles.contains(&slot.role)) {
-            if let Some(life) = &slot.life {
-                let _ = life.control.send(message, fd.map(AsFd::as_fd));
+            if let Some(running) = &slot.running {
+                let _ = running.control.send(message, fd.map(AsFd::as_fd));
             }
         }
     }
 
-    /// All that live have new settings to take over.
+    /// Notes that all running children have been told to take over new settings.
     pub fn expect_reload(&mut self) {
-        for life in self.slots.iter_mut().filter_map(|slot| slot.life.as_mut()) {
-            life.reloading = true;
+        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+            running.reloading = true;
         }
     }
 
-    /// Whether somebody has not taken them over yet.
+    /// Notes that a child has taken over the settings.
+    pub fn reloaded(&mut self, at: usize) {
+        if let Some(running) = &mut self.slots[at].running {
+            running.reloading = false;
+        }
+    }
+
+    /// Returns whether a child has not taken over the settings yet.
     pub fn any_reloading(&self) -> bool {
-        self.slots.iter().any(|slot| slot.life.as_ref().is_some_and(|life| life.reloading))
+        self.running().any(|running| running.reloading)
     }
 
-    /// Whether one of these roles lives.
-    pub fn any_alive(&self, roles: &[Role]) -> bool {
-        self.slots.iter().any(|slot| roles.contains(&slot.role) && slot.life.is_some())
+    /// Returns whether a child of these roles is running.
+    pub fn any_running(&self, roles: &[Role]) -> bool {
+        self.slots.iter().any(|slot| roles.contains(&slot.role) && slot.running.is_some())
     }
 
-    /// Ends what is left, at once.
-    pub fn kill(&mut self) {
-        for life in self.slots.iter_mut().filter_map(|slot| slot.life.as_mut()) {
-            let _ = life.process.kill();
-            let _ = life.process.wait();
+    /// Kills all children that are still running.
+    pub fn kill_all(&mut self) {
+        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+            let _ = running.process.kill();
+            let _ = running.process.wait();
         }
     }
 
-    /// Reads what the child of this slot has said.
-    pub fn hear(&mut self, at: usize) -> Option<Heard> {
-        let life = self.slots[at].life.as_ref().filter(|life| !life.disowned)?;
-        match life.control.receive::<ToMaster>() {
-            Ok(Received::Message(message, _)) => Some(Heard::Message(message)),
-            Err(error) if error.kind() == ErrorKind::InvalidData => Some(Heard::Garbage),
+    /// Reads the next message of the child in this slot.
+    pub fn receive(&mut self, at: usize) -> Option<FromChild> {
+        let running = self.slots[at].running.as_ref().filter(|running| !running.is_expelled)?;
+        match running.control.receive::<ToMaster>() {
+            Ok(Received::Message(message, _)) => Some(FromChild::Message(message)),
+            Err(error) if error.kind() == ErrorKind::InvalidData => Some(FromChild::Malformed),
             _ => None,
         }
     }
 
-    /// Whether the child of this slot has said that it is ready.
-    pub fn is_ready(&self, at: usize) -> bool {
-        self.slots[at].life.as_ref().is_some_and(|life| life.ready.is_some())
+    /// Notes that a child has reported that it is ready.
+    pub fn set_ready(&mut self, at: usize) {
+        if let Some(running) = &mut self.slots[at].running {
+            running.ready = Some(Instant::now());
+        }
     }
 
-    /// Everyone has said that it is ready.
+    /// Returns whether the child of this slot has reported that it is ready.
+    pub fn is_ready(&self, at: usize) -> bool {
+        self.slots[at].running.as_ref().is_some_and(|running| running.ready.is_some())
+    }
+
+    /// Returns whether every child has reported that it is ready.
     pub fn all_ready(&self) -> bool {
-        self.slots.iter().all(|slot| slot.life.as_ref().is_some_and(|life| life.ready.is_some()))
+        (0..self.slots.len()).all(|at| self.is_ready(at))
+    }
+
+    /// The running children.
+    pub fn running(&self) -> impl Iterator<Item = &Incarnation> {
+        self.slots.iter().filter_map(|slot| slot.running.as_ref())
     }
 }
 
 fn now() -> mail::Instant {
     world::real::Clock.now().monotonic
-}
-
-/// The control socket of a child that begins, and until when master waits for it to take all.
-struct Beginner(Control, Instant);
-
-impl Beginner {
-    fn tell(&self, message: &FromMaster, fd: Option<BorrowedFd<'_>>) -> Result<()> {
-        self.0.send_by(message, fd, self.1)
-    }
-}
-
-fn supply(beginner: &Beginner, role: Role, supplies: &Supplies) -> Result<()> {
-    beginner.tell(&FromMaster::Settings, Some(supplies.settings.as_fd()))?;
-    let directory =
-        |purpose, fd: &OwnedFd| beginner.tell(&FromMaster::Directory { purpose }, Some(fd.as_fd()));
-    directory(Purpose::EmptyRoot, &supplies.empty)?;
-    match role {
-        Role::Receive => {
-            for (index, listener) in supplies.listeners.iter().enumerate() {
-                let index = u16::try_from(index).expect("settings bound the listeners");
-                beginner.tell(&FromMaster::Listener { index }, Some(listener.as_fd()))?;
-            }
-            Ok(())
-        }
-        Role::Queue => {
-            directory(Purpose::Spool, &supplies.spool)?;
-            match &supplies.admin {
-                Some(admin) => beginner.tell(&FromMaster::AdminListener, Some(admin.as_fd())),
-                None => Ok(()),
-            }
-        }
-        Role::Local => directory(Purpose::State, &supplies.state),
-        Role::Master | Role::Config | Role::Send | Role::Mailbox => Ok(()),
-    }
-}
-
-/// Starts one child from the very file that master runs.
-fn spawn(role: Role) -> Result<(Child, Control)> {
-    let (ours, theirs) = Control::pair()?;
-    ours.set_nonblocking()?;
-    let inherited = theirs.as_raw_fd();
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("posthaste").args(["role", role.name()]);
-    // SAFETY: dup2 and fcntl are async-signal-safe and touch nothing but descriptors of the
-    // new process.
-    unsafe {
-        command.pre_exec(move || {
-            if inherited == CONTROL_FD {
-                // dup2 onto itself would leave close-on-exec set.
-                match libc::fcntl(inherited, libc::F_SETFD, 0) {
-                    -1 => Err(std::io::Error::last_os_error()),
-                    _ => Ok(()),
-                }
-            } else {
-                match libc::dup2(inherited, CONTROL_FD) {
-                    -1 => Err(std::io::Error::last_os_error()),
-                    _ => Ok(()),
-                }
-            }
-        });
-    }
-    Ok((command.spawn()?, ours))
 }

@@ -1,7 +1,7 @@
-//! Listening sockets that whoever started us holds (sd_listen_fds(3)): with them a restart refuses
-//! no connection, for the port is never closed.
+//! Listening sockets that the service manager passes to us (sd_listen_fds(3)). The manager keeps the ports open, so a
+//! restart refuses no connection.
 //!
-//! Must never take a descriptor that was meant for another process.
+//! Must never use a descriptor that was meant for another process.
 
 use crate::settings::ListenAddress;
 use rustix::fs::OFlags;
@@ -10,17 +10,17 @@ use rustix::net::{SocketAddrAny, getsockname};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// The first of them.
+/// The first descriptor that is passed.
 const FIRST_FD: i32 = 3;
-/// More are not looked at.
+/// Upper bound on the descriptors that are used.
 const SOCKETS_MAX: i32 = 64;
 
-/// Takes over what the environment names. To be called before anything else is opened.
+/// Takes over the sockets that the environment names. Must be called before anything else is opened.
 pub fn take() {
     let _ = sockets();
 }
 
-/// The one for this address.
+/// Returns the socket for this address.
 pub fn at(address: &ListenAddress) -> Option<OwnedFd> {
     let found = sockets().iter().find(|socket| is_at(socket, address))?;
     found.as_fd().try_clone_to_owned().ok()
@@ -38,10 +38,10 @@ fn sockets() -> &'static [OwnedFd] {
     })
 }
 
-/// Ours from now on, not our children's.
+/// Takes ownership of a descriptor and closes it on exec, so that our children do not have it.
 fn own(fd: i32) -> Option<OwnedFd> {
-    // SAFETY: LISTEN_PID says that these descriptors are ours to own, and `take` is called before
-    // anything else in this process could have opened one. A number that is not open fails below.
+    // SAFETY: LISTEN_PID says that these descriptors are ours, and `take` is called before anything else in this process
+    // could have opened one. A number that is not open fails below.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let made = fcntl_setfd(&fd, FdFlags::CLOEXEC).and_then(|()| {
         let flags = rustix::fs::fcntl_getfl(&fd)?;
@@ -49,12 +49,12 @@ fn own(fd: i32) -> Option<OwnedFd> {
     });
     match made {
         Ok(()) => {
-            // Not every socket is of TCP.
+            // This fails for a Unix socket, which does not need it.
             let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
             Some(fd)
         }
         Err(_) => {
-            // It is not open: there is nothing to close.
+            // The number is not open, so there is nothing to close.
             let _ = std::os::fd::IntoRawFd::into_raw_fd(fd);
             None
         }

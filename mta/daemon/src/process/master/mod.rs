@@ -1,51 +1,53 @@
-//! Master: binds the ports, keeps the settings, starts, watches and restarts the others.
+//! Master: binds the ports, keeps the settings, and starts, watches and restarts the other processes.
 //!
-//! Must never parse anything: neither mail nor the settings file nor what a child relays of it. Must
-//! never do what a child asks for that is not its to ask ([`ToMaster::is_of`]): such a child is
-//! started again.
+//! Must never parse mail, the settings file, or anything that a child quotes from them. Must never obey a child that
+//! sends a message that its role may not send ([`ToMaster::is_of`]): such a child is killed and restarted.
 
 mod children;
 mod inherited;
-mod place;
 mod ports;
 mod prepare;
 mod signals;
+mod spool_directory;
+mod start;
 
 use crate::log::Log;
 pub use ports::is_group;
 
-use children::{Children, Heard, Supplies};
+use children::{Children, FromChild};
 use link::control::{FromMaster, Role, ToMaster};
 use link::streams::Due;
 use prepare::Prepared;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signals::Signals;
+use start::Resources;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// SIGTERM ends within ten seconds: so long for clients, then for next hops, then for the spool.
+/// The stages of a shutdown and the longest time for each: clients, then next hops, then the spool. A service manager
+/// may kill the mailer ten seconds after SIGTERM.
 const DRAIN: [(&[Role], Duration); 3] = [
     (&[Role::Receive], Duration::from_secs(4)),
     (&[Role::Send, Role::Local], Duration::from_secs(3)),
     (&[Role::Queue], Duration::from_secs(2)),
 ];
 
-/// How often master looks around when nothing happens.
+/// How long master sleeps at most.
 const IDLE_WAIT: Duration = Duration::from_secs(1);
-/// The next reload waits for the children to have taken over the last one, but no longer: signals
-/// that come faster than settings can be read must not fill the sockets to the children.
+/// How long a reload waits until all children have taken over the previous one. Signals that come faster than settings
+/// can be read must not fill the sockets to the children.
 const RELOAD_WAIT: Duration = Duration::from_secs(2);
-/// Messages of one child that are heard before the next child's turn.
+/// Messages of one child that are handled before the next child's turn.
 const HEARD_MAX: usize = 64;
 
-/// Runs the mailer until it is told to stop.
+/// Runs the mailer until a signal stops it.
 pub fn run(file: PathBuf, log_format: Option<crate::settings::LogFormat>) -> ExitCode {
     inherited::take();
     crate::jail::ignore(Role::Master);
     match Master::begin(file, log_format) {
-        Ok(mut master) => master.attend(),
+        Ok(mut master) => master.serve(),
         Err(error) => {
             crate::log::complain(&format!("{error:#}"));
             ExitCode::from(78) // EX_CONFIG
@@ -59,17 +61,19 @@ struct Master {
     log: Log,
     signals: Signals,
     prepared: Prepared,
-    supplies: Supplies,
+    resources: Resources,
     children: Children,
     ports_open: bool,
     announced: bool,
+    /// The current stage of the shutdown, and when it ends.
     draining: Option<(usize, Instant)>,
-    /// A signal asked for it.
+    /// A signal has asked for a reload.
     reload_wanted: bool,
-    /// When the last one began.
+    /// When the last reload began.
     reloaded: Option<Instant>,
+    /// Why queue cannot run, even after a restart.
     fatal: Option<Box<str>>,
-    /// Keeps a second mailer from this state directory.
+    /// The lock that keeps other mailers from this state directory.
     _lock: OwnedFd,
 }
 
@@ -81,7 +85,7 @@ impl Master {
         let signals = Signals::open()?;
         let prepared = Prepared::read(&file, log_format)?;
         let lock = prepared.lock_state()?;
-        let supplies = prepared.supplies()?;
+        let resources = prepared.resources()?;
         let log = Log::start("master", prepared.log())?;
         Ok(Master {
             children: Children::new(prepared.receivers(), prepared.senders(), Instant::now()),
@@ -90,7 +94,7 @@ impl Master {
             log,
             signals,
             prepared,
-            supplies,
+            resources,
             ports_open: false,
             announced: false,
             draining: None,
@@ -103,19 +107,19 @@ impl Master {
 
     fn start(&mut self, at: usize) {
         let now = Instant::now();
-        if let Err(error) = self.children.start(at, &self.supplies) {
+        if let Err(error) = self.children.start(at, &self.resources) {
             let slot = &self.children.slots[at];
             self.log.warn(&format!("cannot start {}: {error}", slot.role.name()));
-            self.children.put_off(at, now);
+            self.children.postpone(at, now);
         }
     }
 
-    fn attend(&mut self) -> ExitCode {
-        while self.draining.is_none_or(|_| self.children.any_alive(&all_roles())) {
+    fn serve(&mut self) -> ExitCode {
+        while self.draining.is_none_or(|_| self.children.any_running(&all_roles())) {
             self.wait();
-            self.hear_signals();
-            self.hear_children();
-            self.bury();
+            self.read_signals();
+            self.read_children();
+            self.reap();
             self.renew_streams();
             self.reload();
             self.restart();
@@ -123,8 +127,8 @@ impl Master {
                 break;
             }
         }
-        self.children.kill();
-        self.prepared.tidy_up();
+        self.children.kill_all();
+        self.prepared.remove_sockets();
         match &self.fatal {
             Some(text) => {
                 crate::log::complain(text);
@@ -134,23 +138,22 @@ impl Master {
         }
     }
 
-    /// Until a signal, a child's word, a restart that is due, or the end of patience.
+    /// Waits for a signal, a message of a child, or the next deadline.
     fn wait(&self) {
         let now = Instant::now();
         let stream = self.children.stream_wait().map(|wait| now + wait);
         let by = [self.children.next_restart(), self.draining.map(|(_, by)| by), stream];
         let wait = by.into_iter().flatten().map(|by| by.saturating_duration_since(now)).min();
         let wait = wait.unwrap_or(IDLE_WAIT).min(IDLE_WAIT);
-        let lives = self.children.slots.iter().filter_map(|slot| slot.life.as_ref());
         let mut fds: Vec<PollFd<'_>> = std::iter::once(self.signals.as_fd())
-            .chain(lives.map(|life| life.control.as_fd()))
+            .chain(self.children.running().map(|running| running.control.as_fd()))
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         let wait = Timespec::try_from(wait).unwrap_or_default();
         let _ = poll(&mut fds, Some(&wait));
     }
 
-    fn hear_signals(&mut self) {
+    fn read_signals(&mut self) {
         while let Some(signal) = self.signals.next() {
             match signal {
                 libc::SIGTERM | libc::SIGINT => self.begin_drain(),
@@ -168,51 +171,50 @@ impl Master {
         }
     }
 
-    /// One stage after the other; `false` when the last one's time is over.
+    /// Goes on to the next stage of the shutdown when the current one has ended. Returns `false` after the last stage.
     fn drain(&mut self) -> bool {
         let Some((stage, by)) = self.draining else { return true };
         let now = Instant::now();
-        if now < by && self.children.any_alive(DRAIN[stage].0) {
+        if now < by && self.children.any_running(DRAIN[stage].0) {
             return true;
         }
-        let Some((roles, patience)) = DRAIN.get(stage + 1) else { return false };
+        let Some((roles, longest)) = DRAIN.get(stage + 1) else { return false };
         self.children.tell(roles, &FromMaster::Drain, None);
-        self.draining = Some((stage + 1, now + *patience));
+        self.draining = Some((stage + 1, now + *longest));
         true
     }
 
-    fn hear_children(&mut self) {
+    fn read_children(&mut self) {
         for at in 0..self.children.slots.len() {
-            self.hear(at, HEARD_MAX);
+            self.read_child(at, HEARD_MAX);
         }
     }
 
-    fn hear(&mut self, at: usize, messages_max: usize) {
+    fn read_child(&mut self, at: usize, messages_max: usize) {
         for _ in 0..messages_max {
             let ready = self.children.is_ready(at);
-            match self.children.hear(at) {
-                Some(Heard::Message(message))
+            match self.children.receive(at) {
+                Some(FromChild::Message(message))
                     if message.is_of(self.children.slots[at].role, ready) =>
                 {
-                    self.heard(at, message);
+                    self.handle(at, message);
                 }
-                Some(Heard::Message(message)) => self.disown(at, &format!("said {message:?}")),
-                Some(Heard::Garbage) => self.disown(at, "said what is no message"),
+                Some(FromChild::Message(message)) => self.expel(at, &format!("sent {message:?}")),
+                Some(FromChild::Malformed) => self.expel(at, "sent a malformed message"),
                 None => return,
             }
         }
     }
 
-    /// Ends a child that may have been taken over; it is started again like one that died.
-    fn disown(&mut self, at: usize, why: &str) {
+    /// Kills a child that may be compromised. It is restarted like a child that exited.
+    fn expel(&mut self, at: usize, why: &str) {
         let slot = &self.children.slots[at];
         let name = slot.role.name();
-        let text = format!("{name} {} {why}: it is ended and started again", slot.instance);
-        self.log.error(&text);
-        self.children.disown(at);
+        self.log.error(&format!("{name} {} {why}: it is killed and restarted", slot.instance));
+        self.children.expel(at);
     }
 
-    /// Begins lost streams again. A restart of a process does it, too, and comes first.
+    /// Replaces lost streams. The restart of a process replaces its streams too, and takes precedence.
     fn renew_streams(&mut self) {
         if self.draining.is_some() {
             return;
@@ -226,7 +228,7 @@ impl Master {
                     match self.children.renew(peer, &renewed) {
                         Ok(true) => self.log.warn(&format!(
                             "the stream between queue and {name} {instance} was lost ({loss}) and \
-                             begun again, {renewals} times so far"
+                             replaced, {renewals} times so far"
                         )),
                         Ok(false) => {}
                         Err(error) => self.log.error(&format!(
@@ -235,20 +237,18 @@ impl Master {
                     }
                 }
                 Due::Restart { peer, loss } => {
-                    if let Some(at) = self.children.place_of(peer) {
-                        self.disown(at, &format!("ended its stream to queue ({loss})"));
+                    if let Some(at) = self.children.slot_of(peer) {
+                        self.expel(at, &format!("ended its stream to queue ({loss})"));
                     }
                 }
             }
         }
     }
 
-    fn heard(&mut self, at: usize, message: ToMaster) {
+    fn handle(&mut self, at: usize, message: ToMaster) {
         match message {
             ToMaster::Ready => {
-                if let Some(life) = &mut self.children.slots[at].life {
-                    life.ready = Some(Instant::now());
-                }
+                self.children.set_ready(at);
                 if self.children.slots[at].role == Role::Queue {
                     self.prepared.note_spool();
                     self.open_ports();
@@ -258,11 +258,7 @@ impl Master {
                     self.log.info(&format!("ready: {}", self.prepared.addresses()));
                 }
             }
-            ToMaster::Reloaded => {
-                if let Some(life) = &mut self.children.slots[at].life {
-                    life.reloading = false;
-                }
-            }
+            ToMaster::Reloaded => self.children.reloaded(at),
             lost @ ToMaster::StreamLost { .. } => self.children.stream_lost(at, &lost),
             ToMaster::Fatal { text } => {
                 self.fatal.get_or_insert(text);
@@ -271,31 +267,31 @@ impl Master {
         }
     }
 
-    /// Clients are let in once the queue has recovered.
+    /// Listens on the ports. Called when queue has recovered its spool.
     fn open_ports(&mut self) {
         if std::mem::replace(&mut self.ports_open, true) {
             return;
         }
-        for listener in &self.supplies.listeners {
+        for listener in &self.resources.listeners {
             if let Err(error) = ports::open(listener) {
                 self.log.warn(&format!("cannot listen: {error}"));
             }
         }
     }
 
-    /// What a child said last counts: why a restart cannot help, for one.
-    fn bury(&mut self) {
-        while let Some(at) = self.children.ended() {
-            self.hear(at, usize::MAX);
-            let death = self.children.bury(at, Instant::now());
-            if let Some(death) = death.filter(|_| self.draining.is_none()) {
-                self.log.warn(&death.to_string());
+    /// Reaps children that have exited. Reads their last messages first: one may say why a restart cannot help.
+    fn reap(&mut self) {
+        while let Some(at) = self.children.exited() {
+            self.read_child(at, usize::MAX);
+            let exit = self.children.reap(at, Instant::now());
+            if let Some(exit) = exit.filter(|_| self.draining.is_none()) {
+                self.log.warn(&exit.to_string());
             }
         }
     }
 
-    /// One child at a time: a start takes some milliseconds, and with many processes the first ones and signals are
-    /// not to wait for the last.
+    /// Starts one child that is due. A start takes some milliseconds: with many processes, signals and the children that
+    /// already run must not wait until all others are started.
     fn restart(&mut self) {
         let due = self.children.due(Instant::now());
         if let Some(at) = due.filter(|_| self.draining.is_none()) {
@@ -303,7 +299,8 @@ impl Master {
         }
     }
 
-    /// A bad file changes nothing. Signals that come meanwhile are one more reload.
+    /// Reloads the settings if a signal has asked for it. A bad file changes nothing. All signals that come during a
+    /// reload cause one further reload.
     fn reload(&mut self) {
         let waited = self.reloaded.is_none_or(|began| began.elapsed() >= RELOAD_WAIT);
         let busy = self.children.any_reloading() && !waited;
@@ -322,15 +319,15 @@ impl Master {
 
     fn reread(&mut self) -> Result<(), anyhow::Error> {
         let next = Prepared::read(&self.file, self.log_format)?;
-        let supplies = next.supplies_after(&self.prepared, &self.supplies)?;
+        let resources = next.resources_after(&self.prepared, &self.resources)?;
         self.prepared = next;
-        self.supplies = supplies;
+        self.resources = resources;
         if std::mem::take(&mut self.ports_open) {
             self.open_ports();
         }
         let everyone = all_roles();
-        self.children.tell(&everyone, &FromMaster::Settings, Some(&self.supplies.settings));
-        for (index, listener) in self.supplies.listeners.iter().enumerate() {
+        self.children.tell(&everyone, &FromMaster::Settings, Some(&self.resources.settings));
+        for (index, listener) in self.resources.listeners.iter().enumerate() {
             let index = u16::try_from(index).expect("settings bound the listeners");
             self.children.tell(&[Role::Receive], &FromMaster::Listener { index }, Some(listener));
         }

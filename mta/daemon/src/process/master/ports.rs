@@ -1,6 +1,6 @@
-//! The ports: bound by master while it still may, opened when the queue is ready, kept for ever.
+//! The listening sockets: bound by master, opened when queue is ready, and kept for ever.
 //!
-//! Must never accept a connection: that is receive's.
+//! Must never accept a connection: receive does.
 
 use crate::jail;
 use crate::settings::{Listen, ListenAddress};
@@ -15,41 +15,36 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Children of a master that was killed may hold its ports a moment longer than it.
+/// How long master tries to bind a port. The children of a master that was killed hold its ports a moment longer.
 const PORT_WAIT: Duration = Duration::from_secs(1);
-/// Between two tries.
+/// The time between two tries.
 const PORT_REST: Duration = Duration::from_millis(10);
-/// Connections that wait to be accepted; the kernel's own bound (`net.core.somaxconn`) is below.
+/// Connections that may wait to be accepted. The kernel lowers this to its own bound (`net.core.somaxconn`).
 const BACKLOG: i32 = 65_535;
 
-/// A port that cannot be had.
+/// Why an address cannot be listened at.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// Somebody else has it, or it is not ours to have.
+    /// The address could not be bound.
     #[error("cannot listen at {address}: {advice}")]
     Bind {
-        /// As in the settings.
+        /// The address as in the settings.
         address: String,
-        /// Cause and what to do.
+        /// The cause, and what to do.
         advice: String,
-        /// Somebody else has it.
+        /// True if another process uses the address.
         in_use: bool,
     },
-    /// A group that the system does not have.
-    #[error(
-        "there is no group `{0}`, which a [[listen]] names; `getent group` shows those there are"
-    )]
+    /// The settings name a group that the system does not have.
+    #[error("there is no group `{0}`, which a [[listen]] names; `getent group` lists the groups")]
     NoGroup(Box<str>),
-    /// A path that is no socket of ours.
-    #[error(
-        "cannot listen at {0}: there is something else than a socket at this path; remove it or choose another path"
-    )]
+    /// The path of a Unix socket holds something else.
+    #[error("cannot listen at {0}: this path is not a socket; remove it or choose another path")]
     NotASocket(PathBuf),
 }
 
-/// Binds an address of the settings, without listening yet, or takes the socket that was handed to
-/// us for it.
+/// Binds an address of the settings without listening yet, or takes the socket that the service manager passed for it.
 pub fn bind_at(listen: &Listen) -> Result<OwnedFd, PortError> {
     if let Some(socket) = super::inherited::at(&listen.address) {
         return Ok(socket);
@@ -61,7 +56,7 @@ pub fn bind_at(listen: &Listen) -> Result<OwnedFd, PortError> {
             in_use: error == Errno::ADDRINUSE,
         }),
         ListenAddress::Unix(path) => {
-            // Nobody may connect before it has its group, nor before it listens.
+            // Without permissions, so that nobody can connect before the socket has its group.
             let socket = unix(path, Mode::empty())?;
             permit(listen)?;
             Ok(socket)
@@ -69,7 +64,7 @@ pub fn bind_at(listen: &Listen) -> Result<OwnedFd, PortError> {
     }
 }
 
-/// Gives a Unix socket that we have bound the group and the permissions of the settings.
+/// Gives our Unix socket the group and the mode of the settings.
 pub fn permit(listen: &Listen) -> Result<(), PortError> {
     let ListenAddress::Unix(path) = &listen.address else { return Ok(()) };
     let failed = |advice: String| unix_failed(path, advice);
@@ -83,8 +78,8 @@ pub fn permit(listen: &Listen) -> Result<(), PortError> {
     set_mode(&socket, mode).map_err(|error| failed(error.to_string()))
 }
 
-/// Opens the socket at this path. Group and mode are set through the descriptor, so that nobody who may
-/// write to the directory can put a link to another file in its place between two of our calls.
+/// Opens the socket at this path. Group and mode are set through the descriptor, so that nobody who may write to the
+/// directory can replace the socket by a link to another file between two of our calls.
 fn socket_at(path: &Path) -> Result<OwnedFd, PortError> {
     let failed = |error: Errno| unix_failed(path, error.to_string());
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -98,19 +93,19 @@ fn unix_failed(path: &Path, advice: String) -> PortError {
     PortError::Bind { address: format!("unix:{}", path.display()), advice, in_use: false }
 }
 
-/// Sets the mode through `/proc`: chmod(2) follows links, and fchmod(2) refuses a descriptor that was
-/// opened with `O_PATH`.
+/// Sets the mode through `/proc`. chmod(2) would follow links, and fchmod(2) refuses a descriptor that was opened with
+/// `O_PATH`.
 fn set_mode(socket: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     rustix::fs::chmod(format!("/proc/self/fd/{}", socket.as_raw_fd()), mode)
 }
 
-/// The group of the settings, by number.
+/// Returns the number of the group in the settings.
 pub fn group_of(listen: &Listen) -> Result<Option<u32>, PortError> {
     let Some(name) = &listen.socket.group else { return Ok(None) };
     group_number(name).map(Some).ok_or_else(|| PortError::NoGroup(name.clone()))
 }
 
-/// Whether this is the name of a group of the system, or a number.
+/// Returns whether this is the name of a group of the system, or a number.
 pub fn is_group(name: &str) -> bool {
     group_number(name).is_some()
 }
@@ -119,7 +114,7 @@ fn group_number(name: &str) -> Option<u32> {
     name.parse().ok().or_else(|| jail::group(name))
 }
 
-/// The same at the start, where the children of a former master may still have to end.
+/// Binds an address like [`bind_at`] and waits while it is in use: the children of a former master may still be exiting.
 pub fn bind_patiently(listen: &Listen) -> Result<OwnedFd, PortError> {
     let until = Instant::now() + PORT_WAIT;
     loop {
@@ -132,7 +127,7 @@ pub fn bind_patiently(listen: &Listen) -> Result<OwnedFd, PortError> {
     }
 }
 
-/// Lets clients in.
+/// Starts to listen.
 pub fn open(socket: &OwnedFd) -> std::io::Result<()> {
     Ok(listen(socket, BACKLOG)?)
 }
@@ -151,7 +146,7 @@ fn advice(error: Errno, port: u16) -> String {
 }
 
 fn tcp(address: SocketAddr) -> Result<OwnedFd, Errno> {
-    // An IPv4 address written as one of IPv6 is the IPv4 address.
+    // An IPv4-mapped IPv6 address means the IPv4 address.
     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -160,13 +155,13 @@ fn tcp(address: SocketAddr) -> Result<OwnedFd, Errno> {
     if address.is_ipv6() {
         set_ipv6_v6only(&socket, true)?;
     }
-    // Inherited by the connections: a reply never waits for the acknowledgement of the last one.
+    // Connections inherit this. Without it, a reply could wait for the acknowledgement of the previous one.
     rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
     bind(&socket, &address)?;
     Ok(socket)
 }
 
-/// Binds a Unix socket, in place of one that an earlier life left behind.
+/// Binds a Unix socket. Replaces a socket that an earlier incarnation left behind.
 pub fn unix(path: &Path, mode: Mode) -> Result<OwnedFd, PortError> {
     use std::os::unix::fs::FileTypeExt;
     let failed = |error: Errno| unix_failed(path, error.to_string());
@@ -227,7 +222,7 @@ mod tests {
         rustix::fs::chmod(&secret, Mode::RUSR).unwrap();
         let listen = at(ListenAddress::Unix(path.clone()));
         let _socket = bind_at(&listen).unwrap();
-        // As at a reload: whoever owns the directory has changed what is there.
+        // At a reload, the owner of the directory may have replaced the socket.
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(&secret, &path).unwrap();
         assert!(matches!(permit(&listen), Err(PortError::NotASocket(_))));
@@ -253,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_an_earlier_life_left_is_replaced() {
+    fn a_socket_that_an_earlier_incarnation_left_is_replaced() {
         let place = tempfile::tempdir().unwrap();
         let address = at(ListenAddress::Unix(place.path().join("mail")));
         drop(bind_at(&address).unwrap());

@@ -1,9 +1,9 @@
-//! What the children need before they can be started: settings, directories, bound ports.
+//! What children need before they are started: settings, directories and bound ports.
 //!
-//! Must never parse the settings file: config does, in its jail.
+//! Must never parse the settings file: the config process does, in its jail.
 
-use super::children::Supplies;
-use super::{clone_fd, place, ports};
+use super::start::Resources;
+use super::{clone_fd, ports, spool_directory};
 use crate::jail;
 use crate::log::Style;
 use crate::process::config;
@@ -21,10 +21,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Processes of a role, where the settings leave it to the number of cores.
+/// Upper bound on the processes of a role if the settings leave their number to the number of cores.
 const PROCESSES_MAX: usize = 16;
 
-/// Settings that config has checked, and what they need of this machine.
+/// Settings that the config process has checked, and the host's environment that they need.
 #[derive(Debug)]
 pub struct Prepared {
     settings: Settings,
@@ -32,7 +32,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Has the file read and checked, and looks around.
+    /// Has the file read and checked, and collects the host's environment.
     pub fn read(file: &Path, log_format: Option<LogFormat>) -> Result<Prepared> {
         let mut settings = ask(file)?;
         if let Some(format) = log_format {
@@ -58,22 +58,22 @@ impl Prepared {
         Ok(Prepared { settings, environment })
     }
 
-    /// How many processes receive.
+    /// Returns the number of receive processes.
     pub fn receivers(&self) -> u16 {
         u16::try_from(self.settings.processes.receive).unwrap_or(u16::MAX)
     }
 
-    /// How many processes send.
+    /// Returns the number of send processes.
     pub fn senders(&self) -> u16 {
         u16::try_from(self.settings.processes.send).unwrap_or(u16::MAX)
     }
 
-    /// How master writes its log.
+    /// Returns how master writes its log.
     pub fn log(&self) -> Style {
         wiring::log_style(&self.settings)
     }
 
-    /// Where clients can reach us, for people.
+    /// Returns the addresses at which clients can connect, for people.
     pub fn addresses(&self) -> String {
         let one = |listen: &Listen| match &listen.address {
             ListenAddress::Tcp(address) => address.to_string(),
@@ -82,8 +82,8 @@ impl Prepared {
         self.settings.listen.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// The state directory, locked for as long as this master lives: a second one must not take
-    /// over the sockets of the first. The spool has a lock of its own besides.
+    /// Locks the state directory for as long as this master runs, so that a second master cannot take over its sockets.
+    /// The spool has its own lock.
     pub fn lock_state(&self) -> Result<OwnedFd> {
         let state = &self.settings.state;
         let lock = directory(state, None, 0o755)?;
@@ -92,21 +92,21 @@ impl Prepared {
                 "the spool in {} is locked: another posthaste runs there; stop it, or choose another directory with `state` in the settings",
                 state.display()
             )),
-            // Some network file systems know no locks for directories.
+            // Some network file systems do not support locks on directories.
             _ => Ok(lock),
         }
     }
 
-    /// Makes directories and binds ports.
-    pub fn supplies(&self) -> Result<Supplies> {
+    /// Makes the directories and binds the ports.
+    pub fn resources(&self) -> Result<Resources> {
         let listen = self.settings.listen.iter();
         let listeners = listen.map(ports::bind_patiently);
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         self.with_listeners(listeners, None)
     }
 
-    /// The same after a reload: ports that stay are kept, so that no connection is refused.
-    pub fn supplies_after(&self, former: &Prepared, supplies: &Supplies) -> Result<Supplies> {
+    /// Does the same after a reload. Keeps the ports that are still in the settings, so that no connection is refused.
+    pub fn resources_after(&self, former: &Prepared, resources: &Resources) -> Result<Resources> {
         if self.settings.state != former.settings.state {
             return Err(anyhow!("`state` cannot change while the mailer runs: restart it"));
         }
@@ -121,18 +121,22 @@ impl Prepared {
                     if former.settings.listen[at].socket != listen.socket {
                         ports::permit(listen)?;
                     }
-                    clone_fd(&supplies.listeners[at])?
+                    clone_fd(&resources.listeners[at])?
                 }
                 None => ports::bind_at(listen)?,
             });
         }
-        self.with_listeners(listeners, supplies.admin.as_ref())
+        self.with_listeners(listeners, resources.admin.as_ref())
     }
 
-    fn with_listeners(&self, listeners: Vec<OwnedFd>, admin: Option<&OwnedFd>) -> Result<Supplies> {
+    fn with_listeners(
+        &self,
+        listeners: Vec<OwnedFd>,
+        admin: Option<&OwnedFd>,
+    ) -> Result<Resources> {
         let state = &self.settings.state;
         let state_directory = directory(state, None, 0o755)?;
-        let spool = place::open(state, self.user(Role::Queue))?;
+        let spool = spool_directory::open(state, self.user(Role::Queue))?;
         directory(&state.join("mail"), self.user(Role::Local), 0o711)?;
         let empty = directory(&state.join("empty"), None, 0o555)?;
         let admin = match admin {
@@ -149,20 +153,20 @@ impl Prepared {
         };
         let settings = seal(&config)?;
         let state = state_directory;
-        Ok(Supplies { settings, listeners, admin: Some(admin), spool, state, empty })
+        Ok(Resources { settings, listeners, admin: Some(admin), spool, state, empty })
     }
 
-    /// A queue has been opened in the spool.
+    /// Notes that queue has opened the spool.
     pub fn note_spool(&self) {
-        place::note(&self.settings.state);
+        spool_directory::note(&self.settings.state);
     }
 
     fn control_path(&self) -> PathBuf {
         self.settings.state.join("control.sock")
     }
 
-    /// Takes away what only a running mailer has.
-    pub fn tidy_up(&self) {
+    /// Removes the Unix sockets.
+    pub fn remove_sockets(&self) {
         let _ = rustix::fs::unlink(self.control_path());
         for listen in &self.settings.listen {
             if let ListenAddress::Unix(path) = &listen.address {
@@ -179,7 +183,7 @@ impl Prepared {
     }
 }
 
-/// Has config read and check the file; master only opens it.
+/// Has the config process read and check the file. Master only opens it.
 fn ask(file: &Path) -> Result<Settings> {
     let shown = file.display().to_string();
     let input = std::fs::File::open(file).with_context(|| format!("settings file {shown}"))?;
@@ -197,7 +201,7 @@ fn ask(file: &Path) -> Result<Settings> {
     Ok(settings?)
 }
 
-/// Makes a directory where there is none, for this user, and opens it.
+/// Opens a directory. Makes it for this user if there is none.
 fn directory(path: &Path, owner: Option<(u32, u32)>, mode: u32) -> Result<OwnedFd> {
     let advice = || {
         format!("cannot use directory {}: `state` in the settings says where it is", path.display())

@@ -1,20 +1,19 @@
-//! Signals as a descriptor: master reads them in its loop, nothing runs in a handler.
+//! Signals as a descriptor, which master reads in its loop. No code runs in a signal handler.
 //!
-//! Must never be used by a process with more than one thread at the time of the call.
+//! Must never be opened by a process that has more than one thread.
 
 use std::io::{Error, Result};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What master listens to.
+/// The signals that master handles.
 const SIGNALS: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGCHLD];
 
-/// The descriptor.
+/// The descriptor, a signalfd.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks the signals and opens the descriptor. Children get them unblocked by
-    /// `std::process::Command`.
+    /// Blocks the signals and opens the descriptor. `std::process::Command` unblocks them in children.
     pub fn open() -> Result<Signals> {
         // SAFETY: the set is initialized by sigemptyset before it is used, the calls only read
         // and write it, and the new descriptor is owned by nobody else.
@@ -34,7 +33,7 @@ impl Signals {
         }
     }
 
-    /// The next signal that waits.
+    /// Returns the next pending signal.
     pub fn next(&self) -> Option<i32> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.0, &mut info) {
@@ -58,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_signal_is_read_from_the_descriptor() {
-        // In a child of its own: the mask of the test's threads stays as it is.
+        // In a child process, so that the signal mask of the test's threads does not change.
         // SAFETY: the child calls only async-signal-safe functions and _exit.
         let pid = unsafe { libc::fork() };
         if pid == 0 {

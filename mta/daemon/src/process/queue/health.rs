@@ -53,7 +53,7 @@ impl Health {
 
     /// Master has told who lives.
     pub fn lives(&self, told: &FromMaster, now: Instant) {
-        if let FromMaster::Lives { role, instance, pid, restarts, up_seconds } = *told {
+        if let FromMaster::Process { role, instance, pid, restarts, up_seconds } = *told {
             let life = Life { pid, restarts, since: now, up_seconds };
             self.lives.borrow_mut().insert((role, instance), life);
         }

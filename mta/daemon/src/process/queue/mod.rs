@@ -4,7 +4,7 @@
 //!
 //! | accepts from | messages |
 //! |---|---|
-//! | master | `Settings`, `Peer`, `Lives`, `Renewed`, `SealKey`, `Drain` |
+//! | master | `Settings`, `Peer`, `Process`, `Renewed`, `SealKey`, `Drain` |
 //! | receive | `Hello`, `Stage`, `Accept`, `Unstage`, `Question` |
 //! | send, local | `Hello`, `UnderWay`, `AllTold`, `Drains`, `Result`, `Fetch` |
 //! | command line | `admin::Request` |
@@ -101,7 +101,7 @@ async fn serve(
     mut threads: Threads,
     spool_settings: spool::Settings,
 ) -> Result<()> {
-    let Start { control, config, admin, peers, lives, seal_key, .. } = start;
+    let Start { control, config, admin, peers, processes, seal_key, .. } = start;
     let clock = world::real::Clock;
     let commits_in_flight = spool_settings.commits_in_flight;
     let orders = Orders::new(control, Role::Queue)?;
@@ -129,7 +129,7 @@ async fn serve(
         log,
     });
     expected_peers(&config.settings, &shared);
-    lives.iter().for_each(|told| shared.health.lives(told, shared.now().monotonic));
+    processes.iter().for_each(|told| shared.health.lives(told, shared.now().monotonic));
     for peer in peers {
         peers::attend(&shared, peer)?;
     }
@@ -263,7 +263,7 @@ async fn obey(shared: &Rc<Shared>) -> Result<()> {
             Some((FromMaster::Peer { role, instance, stream }, Some(fd))) => {
                 peers::attend(shared, Peer { role, instance, stream, fd })?;
             }
-            Some((told @ (FromMaster::Lives { .. } | FromMaster::Renewed { .. }), None)) => {
+            Some((told @ (FromMaster::Process { .. } | FromMaster::Renewed { .. }), None)) => {
                 shared.health.lives(&told, shared.now().monotonic);
             }
             Some((FromMaster::Settings, Some(fd))) => reload(shared, fd)?,

@@ -16,7 +16,7 @@ mod promises;
 mod socket;
 
 use super::child::{Orders, Peer, Start, runtime};
-use super::panics::Session;
+use super::panics::SessionFuture;
 use super::wiring;
 use crate::io::stream::loss;
 use crate::jail::{self, Profile};
@@ -386,7 +386,7 @@ fn admit(shared: &Rc<Shared>, listening: &Rc<Listening>, socket: Socket, client:
             // The greeting goes out before the task has its turn; the task sees what keeps it back.
             let _ = conversation.send(false);
             // The task catches what it panics with; the place is given back all the same.
-            tokio::task::spawn_local(Session(Box::pin(attend(conversation, stay))));
+            tokio::task::spawn_local(SessionFuture(Box::pin(attend(conversation, stay))));
         }
         Err(reply) => {
             let mut goodbye = Vec::new();

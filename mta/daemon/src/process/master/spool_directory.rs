@@ -1,6 +1,6 @@
-//! The spool's directory: that it is ours, and that no file system is missing under it (S135, S145).
+//! The spool's directory: checks that it is ours and that its file system is mounted (S135, S145).
 //!
-//! Must never make a spool where there was one, nor take one that others may write to.
+//! Must never make a new spool if there was one before, nor use one that others may write to.
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
@@ -10,15 +10,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// In the state directory, once a queue has been opened in its spool.
+/// The file in the state directory that says that a spool has been made.
 const NOTE: &str = "spool-was-made";
 const NOTE_TEXT: &str = "A spool was made in the directory `spool` beside this file. While this file is here, a start\n\
      without that spool is refused, because its file system may not be mounted. Remove this\n\
      file to begin with an empty queue.\n";
-/// In each spool: which version it has.
+/// The file in each spool that says which version it has.
 const MARKER: &str = "format";
 
-/// Opens the spool's directory below `state`; makes it where there never was one.
+/// Opens the spool's directory below `state`. Makes it if there has never been one.
 pub fn open(state: &Path, owner: Option<(u32, u32)>) -> Result<OwnedFd> {
     let path = state.join("spool");
     let shown = path.display();
@@ -26,14 +26,14 @@ pub fn open(state: &Path, owner: Option<(u32, u32)>) -> Result<OwnedFd> {
     let missing = |what: &str| {
         let note = state.join(NOTE);
         anyhow!(
-            "the spool {shown} is {what}, though there was one: is its file system not mounted? \
+            "the spool {shown} is {what}, but there was one before: is its file system not mounted? \
              To begin with an empty queue, remove {}",
             note.display()
         )
     };
     let made = match std::fs::symlink_metadata(&path) {
         Ok(found) => {
-            // Before it is opened: what its mode forbids is said better here.
+            // Checked before it is opened, because this error explains a wrong mode better.
             if found.is_dir() {
                 check(&found, &path, owner)?;
             }
@@ -79,7 +79,7 @@ fn check(found: &Metadata, path: &Path, owner: Option<(u32, u32)>) -> Result<()>
     Ok(())
 }
 
-/// A queue has been opened there. Failing to note it costs only the warning at a later start.
+/// Notes that a queue has been opened in the spool. If the note cannot be written, only a later warning is lost.
 pub fn note(state: &Path) {
     let _ = std::fs::OpenOptions::new()
         .write(true)
