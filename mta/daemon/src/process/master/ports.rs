@@ -135,7 +135,7 @@ pub fn open(socket: &OwnedFd) -> std::io::Result<()> {
 fn advice(error: Errno, port: u16) -> String {
     match error {
         Errno::ADDRINUSE => format!(
-            "port {port} is in use; `ss -ltnp sport = :{port}` shows by whom, [[listen]] address chooses another"
+            "port {port} is in use; `ss -ltnp sport = :{port}` shows which process uses it; choose another in [[listen]] address"
         ),
         Errno::ACCESS => format!(
             "port {port} is below 1024: start as root or with CAP_NET_BIND_SERVICE, or choose a higher one in [[listen]] address"
