@@ -143,7 +143,7 @@ const PAGE: &str = "\
 Written by `cargo xtask counts --growth --md`: the instructions of each path at n and at 4n of what a stranger, a peer or an
 administrator chooses, counted by callgrind. More than 4.4 times as many fail, unless the row sorts and says so; then the bound is
 that of n log n. The fixed part, by a third point at n/4, is below 5 % at n, so that it cannot hide how the rest grows; where it has to
-be larger, a run at 1 is taken off, and the row says why. The rows are in `proof/counts/src/growth/`; [decision 0106](decisions/0106-linearity-is-a-test.md) says what was weighed.
+be larger, a run at 1 is taken off, and the row says why. The rows are in `proof/counts/src/growth/`; [decision 0100](decisions/0100-instructions-are-counted.md) says what was weighed.
 
 ";
 

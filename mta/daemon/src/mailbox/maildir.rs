@@ -5,7 +5,7 @@
 //! The syncs of a slice are shared: the kernel is told to begin writing every file's bytes
 //! (`sync_file_range`), then all files are synced side by side ([`super::syncs`]): one commit of the file
 //! system's journal, one flush of the disk for all of them. `new` needs a sync of its own: ext4 and xfs
-//! lose a rename that came after the file's sync. Decisions 0060 and 0129 have the measurements.
+//! lose a rename that came after the file's sync. Decision 0060 has the measurements.
 //!
 //! What is left in `tmp` by a power cut is removed by readers after 36 hours, as Maildir has it.
 
