@@ -1,6 +1,6 @@
-//! The fork server: starts workers that are irrevocably one user. It keeps what local gives up, so it
-//! parses nothing but a user's name of local, and looks that up in its own list.
-//! Must never start a worker as root, nor do anything else.
+//! The fork server: starts workers, each of which becomes one user and cannot change that. It keeps the
+//! privileges that local gives up, so it parses nothing but a user's name, which it looks up in its
+//! own list. Must never start a worker as root, nor do anything else.
 
 use super::worker::{self, STAGE_DIRECTORY};
 use crate::io::control::{Control, Received};
@@ -12,14 +12,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The one request. Beside it comes the stream for the worker.
+/// The only request. The stream for the worker comes with it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Start {
-    /// An account's name; empty is local's own id.
+    /// The name of an account; the empty name is local's own user id.
     user: String,
 }
 
-/// The way to the fork server; it ends when this is closed.
+/// The connection to the fork server, which ends when the connection is closed.
 #[derive(Debug)]
 pub struct Forks(Control);
 
@@ -36,10 +36,10 @@ pub struct WorkerRights {
 }
 
 impl Forks {
-    /// Starts the fork server. To be called while this process has one thread and its privileges.
+    /// Starts the fork server. The caller has one thread, and its privileges.
     pub fn start(environment: &HostEnvironment, rights: WorkerRights) -> io::Result<Forks> {
         let (ours, theirs) = Control::pair()?;
-        // SAFETY: this process has one thread (see above), so the child may do anything.
+        // SAFETY: this process has one thread (see above), so the child may call any function.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
@@ -49,34 +49,35 @@ impl Forks {
                     jail::enter(&profile).map_err(io::Error::other)?;
                     serve(&control, environment, &rights)
                 });
-                // SAFETY: ends this process at once, without running what belongs to its parent.
+                // SAFETY: ends this process at once, without the exit handlers of its parent.
                 unsafe { libc::_exit(i32::from(served.is_err())) }
             }
             _ => Ok(Forks(ours)),
         }
     }
 
-    /// Asks for a worker that is `user` and serves `stream`. If it cannot be had, the stream is closed.
+    /// Asks for a worker that runs as `user` and serves `stream`. If there can be none, the stream is
+    /// closed.
     pub fn worker(&self, user: &str, stream: OwnedFd) -> io::Result<()> {
         self.0.send(&Start { user: user.to_owned() }, Some(stream.as_fd()))
     }
 }
 
-/// Closes everything that was inherited but the standard descriptors and `control`.
+/// Closes all inherited descriptors but the standard ones and `control`.
 fn keep_only(control: Control) -> io::Result<Control> {
     const FIRST: i32 = 3;
     let old = control.into_fd();
     if old.as_raw_fd() != FIRST {
-        // SAFETY: the descriptor at FIRST belongs to our parent's copy of memory, which this process
-        // does not use any more.
+        // SAFETY: the descriptor at FIRST belongs to a value of the parent, which this process no
+        // longer uses.
         if unsafe { libc::dup3(old.as_raw_fd(), FIRST, libc::O_CLOEXEC) } < 0 {
             return Err(io::Error::last_os_error());
         }
     }
     std::mem::forget(old);
-    // SAFETY: as above; nothing above FIRST is used in this process.
+    // SAFETY: as above; this process uses no descriptor above FIRST.
     unsafe { libc::syscall(libc::SYS_close_range, FIRST + 1, u32::MAX, 0) };
-    // SAFETY: FIRST is open, and nobody else owns it here.
+    // SAFETY: FIRST is open, and no other value of this process owns it.
     Ok(Control::from_fd(unsafe { std::os::fd::FromRawFd::from_raw_fd(FIRST) }))
 }
 
@@ -103,7 +104,8 @@ fn serve(
     }
 }
 
-/// Ended by the end of our streams, not by a terminal; workers that end leave no trace.
+/// Ignores the signals of a terminal: the end of the streams ends this process. Workers that have
+/// ended need not be waited for.
 fn quiet_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGXFSZ, libc::SIGCHLD] {
         // SAFETY: SIG_IGN is a valid disposition.
@@ -111,9 +113,9 @@ fn quiet_signals() {
     }
 }
 
-/// Gives up everything but the user's own: from here on there is no way back (X202 in `jail`).
+/// Gives up all rights but the user's. They cannot be had again (X202 in `jail`).
 fn become_user(user: &str, environment: &HostEnvironment, rights: &WorkerRights) -> io::Result<()> {
-    // SAFETY: plain calls on this process; waiting for programs needs SIGCHLD as it was.
+    // SAFETY: both calls only change this process. Waiting for programs needs the default SIGCHLD.
     unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::umask(0o077);
@@ -139,7 +141,8 @@ fn become_user(user: &str, environment: &HostEnvironment, rights: &WorkerRights)
     Ok(())
 }
 
-/// Who the worker will be. Root is refused by `jail`, others than ourselves where we are not root here.
+/// Returns the user that the worker becomes. `jail` refuses root. Without root, every user but this
+/// process's own is refused here.
 fn privilege(account: Option<&Account>, rights: &WorkerRights) -> io::Result<Privilege> {
     let Some(account) = account else { return Ok(rights.privilege.clone()) };
     match rights.privilege {
@@ -154,7 +157,7 @@ fn privilege(account: Option<&Account>, rights: &WorkerRights) -> io::Result<Pri
     }
 }
 
-/// The group of a directory where its group, but not everybody, may write.
+/// Returns the group of a directory that its group may write to, but not everybody.
 fn shared_group(directory: &Path) -> Option<u32> {
     let stat = std::fs::metadata(directory).ok()?;
     (stat.mode() & 0o022 == 0o020 && stat.gid() != 0).then(|| stat.gid())

@@ -1,6 +1,6 @@
 //! Delivery to a program: its standard input is the message, its exit status says the outcome
 //! ([`local::program_outcome`]).
-//! Must never ask a shell, wait without bound, or keep more of what the program says than a reply holds.
+//! Must never call a shell, wait without bound, or keep more of the program's output than a reply holds.
 
 use crate::mailbox::{Fault, Message, nameless, trace_lines};
 use local::{PROGRAM_NAME_PREFIX, ProgramEnd, program_outcome};
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 /// How long a program may take.
 const RUN_TIME_MAX: Duration = Duration::from_secs(300);
-/// What is kept of the program's output; the rest is read and dropped.
+/// Bytes kept of the program's output; the rest is read and dropped.
 const OUTPUT_BYTES_MAX: usize = 1000;
-/// How often it is looked whether the program has ended although its output is still open.
+/// How often a program is asked whether it has ended while its output is still open.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Runs the program in `words` for one recipient.
+/// Runs the program `words[0]`, with the other words as its arguments, for one recipient.
 pub fn deliver(words: &[String], message: &Message, recipient: &Address) -> Outcome {
     let program = words.first().map_or("", String::as_str);
     let peer = || format!("{PROGRAM_NAME_PREFIX}{program}");
@@ -62,11 +62,12 @@ fn run(
     // SAFETY: only async-signal-safe calls between fork and exec.
     unsafe { command.pre_exec(default_signals) };
     let child = command.spawn()?;
-    drop(command); // it holds the writing ends of the pipe
+    // The command holds the writing ends of the pipe.
+    drop(command);
     watch(child, output, Instant::now() + time)
 }
 
-/// The message as a file, so that a program that does not read cannot stop us.
+/// Returns the message as a file, so that a program that does not read cannot block the worker.
 fn standard_input(message: &Message, recipient: &Address) -> io::Result<File> {
     let mut file = nameless(File::open(std::env::temp_dir())?.as_fd())?;
     let mut lines = Vec::new();
@@ -77,7 +78,7 @@ fn standard_input(message: &Message, recipient: &Address) -> io::Result<File> {
     Ok(file)
 }
 
-/// What we ignore, the program need not.
+/// Gives the program the default action of each signal that the mailer ignores.
 fn default_signals() -> io::Result<()> {
     use libc::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGXFSZ, SIGPIPE, SIGCHLD, SIGUSR1, SIGUSR2] {
@@ -123,7 +124,7 @@ fn readable(file: &File, wait: &Timespec) -> bool {
     poll(&mut fds, Some(wait)).is_ok_and(|ready| ready > 0)
 }
 
-/// Reads what is there; `false` at the end, or where nothing is there and we may not wait.
+/// Reads once. Returns `false` at the end of the output, or if nothing is there and `wait` is `None`.
 fn read_some(file: &mut File, said: &mut Vec<u8>, wait: Option<()>) -> bool {
     if wait.is_none() && (said.len() >= OUTPUT_BYTES_MAX || !readable(file, &Timespec::default())) {
         return false;
@@ -141,7 +142,7 @@ fn kill_group(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// One line of printable characters.
+/// Returns the output as one line of printable characters.
 fn harmless(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

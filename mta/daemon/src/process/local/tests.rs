@@ -1,5 +1,5 @@
 //! The local process against a queue process's end of the conversation, in one test process.
-//! Must never depend on other users of the machine: where we are not root, it says so.
+//! Must never depend on the users of this machine: a test that needs root says so without it.
 
 use super::*;
 use crate::io::BUILD;
@@ -20,7 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A queue process as far as local can see it.
+/// The part of a queue process that local can see.
 struct Queue {
     end: QueueEnd,
     stream: UnixStream,
@@ -98,7 +98,7 @@ impl Queue {
         self.write();
     }
 
-    /// What it says at the beginning of a stream to be under way, the latest first.
+    /// The attempts that local says to be under way at the beginning of a stream, the latest first.
     fn told(&mut self) -> Vec<u64> {
         assert!(matches!(self.event(), QueueEvent::Hello { .. }));
         let mut told = Vec::new();
@@ -125,7 +125,7 @@ impl Queue {
         }
     }
 
-    /// The next result, fetches answered on the way; it is recorded.
+    /// The next result, which is recorded; fetches before it are answered.
     fn result(&mut self) -> AttemptResult {
         loop {
             match self.event() {
@@ -501,8 +501,7 @@ fn d181_a_program_that_cannot_be_started_defers() {
     queue.end();
 }
 
-/// What the test below starts as a process of its own: local, whose workers may have no process
-/// besides themselves.
+/// Started by the test below as a process of its own: local, whose workers may start no process.
 #[test]
 fn process_whose_workers_may_not_fork() {
     if std::env::var_os("LOCAL_MAY_NOT_FORK").is_none() {
@@ -512,7 +511,7 @@ fn process_whose_workers_may_not_fork() {
     open_to_all(dir.path(), 0o777);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     for (number, may_fork) in (1..).zip([false, true, false, true]) {
-        // SAFETY: the pointers are to a valid limit. It does not hold for root, but for workers.
+        // SAFETY: the pointers are to a valid limit. It holds for workers, but not for root.
         unsafe {
             assert_eq!(libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit), 0);
             limit.rlim_cur = if may_fork { limit.rlim_max } else { 0 };
@@ -542,7 +541,7 @@ fn d181_where_no_process_can_be_made_mail_waits_and_goes_when_one_can() {
     assert!(out.status.success(), "{:?}: {said}", out.status);
 }
 
-/// What the test below starts as a process of its own: local and its queue, both in local's jail.
+/// Started by the test below as a process of its own: local and its queue, both in local's jail.
 #[test]
 fn jailed_process() {
     let Ok(state) = std::env::var("LOCAL_JAILED_STATE") else { return };
@@ -610,7 +609,7 @@ fn r206_a_result_is_told_over_the_next_stream_though_the_process_drains() {
     let mut queue = maildir_queue(dir.path());
     queue.attempt(1, &["a@l.test"], b"Subject: x\r\n\r\nbody\r\n");
     let QueueEvent::Result(result) = queue.event() else { panic!() };
-    // It is not recorded when the stream is lost.
+    // The stream is lost before the result is recorded.
     let Queue { stream, master, process, .. } = queue;
     drop(stream);
     let is_lost = |said| matches!(said, Received::Message(ToMaster::StreamLost { .. }, _));
@@ -620,7 +619,7 @@ fn r206_a_result_is_told_over_the_next_stream_though_the_process_drains() {
     let peer = FromMaster::Peer { role: Role::Queue, instance: 0, stream: 2 };
     master.send(&peer, Some(theirs.as_fd())).unwrap();
     drop(theirs);
-    // It ends as soon as it has told all, and waits for no answer.
+    // Local ends as soon as it has told its results, and waits for no answer.
     let (mut stream, mut said) = (UnixStream::from(ours), Vec::new());
     stream.set_nonblocking(false).unwrap();
     stream.read_to_end(&mut said).unwrap();

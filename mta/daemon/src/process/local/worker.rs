@@ -1,12 +1,12 @@
-//! A worker: irrevocably one user, it delivers that user's mail and ends when nobody speaks to it.
-//! Must never be anybody else, and never give an outcome for what is not durable.
+//! A worker: delivers the mail of one user, whose rights are the only ones it has, and ends when its
+//! stream is closed. Must never change its user, and never say `Delivered` of what is not durable.
 //!
 //! | from local | then |
 //! |---|---|
 //! | `Message` | a message begins |
-//! | `Piece` | its next bytes, lines ended by LF |
-//! | `Deliver` | it goes to this place, too |
-//! | `Go` | all are delivered; the answer is `Outcomes`, in the order of the `Deliver`s |
+//! | `Piece` | the next bytes of the message, lines ended by LF |
+//! | `Deliver` | one more recipient of the message, and the recipient's place |
+//! | `Go` | the batch is delivered; the answer is `Outcomes`, in the order of the `Deliver`s |
 
 use super::pipe;
 use crate::mailbox::{
@@ -33,30 +33,30 @@ use world::Clock as _;
 pub enum ToWorker {
     /// A message from this sender begins.
     Message(ReversePath),
-    /// The next bytes, in the frame's tail.
+    /// The next bytes of the message, in the frame's tail.
     Piece,
-    /// It goes to this recipient, whose mail is kept there.
+    /// The message goes to this recipient, at this place.
     Deliver(Address, DeliveryPlace),
-    /// The batch is whole; this is our host's name.
+    /// The batch is complete. Holds the name of this host.
     Go(String),
 }
 
 /// What a worker says.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromWorker {
-    /// One for each `Deliver`, in order; and the mailboxes that somebody has to look after.
+    /// One outcome for each `Deliver`, in order; and what an administrator has to be told.
     Outcomes(Vec<Outcome>, Vec<MailboxAlarm>),
 }
 
-/// Where large messages and those for programs are staged.
+/// Where large messages are staged, and those for programs.
 pub(super) const STAGE_DIRECTORY: &str = "/tmp";
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 /// Directories that are held open between batches.
 const BASES_MAX: usize = 16;
 
-/// Serves until the other end is closed. `groups` are those whose members may write to the
-/// user's mailbox.
+/// Serves the stream until its other end is closed. The members of `groups` may write to the user's
+/// mailbox.
 pub fn run(stream: OwnedFd, groups: Groups) -> io::Result<()> {
     let mut stream = UnixStream::from(stream);
     stream.set_nonblocking(false)?;
@@ -145,7 +145,7 @@ impl Worker {
         let jobs = std::mem::take(&mut self.jobs);
         (self.intake, self.message) = (None, None);
         let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(jobs.len());
-        // The place of each in the batch is kept: alarms are told by it.
+        // `places` has the position of each delivery in the batch: an alarm names its delivery by it.
         let (mut deliveries, mut places) = (Vec::new(), Vec::new());
         for (place, job) in jobs.into_iter().enumerate() {
             outcomes.push(match self.prepare(job) {
