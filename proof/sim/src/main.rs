@@ -104,6 +104,8 @@ struct Total {
     cuts: AtomicU64,
     cuts_early: AtomicU64,
     kills: AtomicU64,
+    workers_lost: AtomicU64,
+    drains: AtomicU64,
     poisons: AtomicU64,
     renewals: AtomicU64,
     opened: AtomicU64,
@@ -124,6 +126,8 @@ impl Total {
         add(&self.cuts, verdict.counts.cuts);
         add(&self.cuts_early, verdict.counts.cuts_early);
         add(&self.kills, verdict.counts.kills);
+        add(&self.workers_lost, verdict.counts.workers_lost);
+        add(&self.drains, verdict.counts.drains);
         add(&self.poisons, verdict.counts.poisons);
         add(&self.renewals, verdict.counts.renewals);
         add(&self.opened, verdict.counts.opened);
@@ -136,6 +140,7 @@ impl Total {
         format!(
             "{} seeds, {} messages promised, {} recipients delivered, {} doubled where they may be, \
              {} bounced, {} power cuts ({} of them before the spool was open), {} processes killed, \
+             {} mailbox workers lost, {} drains of local, \
              {} streams poisoned, {} begun again, {} spools opened, {} events, {} simulated days",
             get(&self.seeds),
             get(&self.promised),
@@ -145,6 +150,8 @@ impl Total {
             get(&self.cuts),
             get(&self.cuts_early),
             get(&self.kills),
+            get(&self.workers_lost),
+            get(&self.drains),
             get(&self.poisons),
             get(&self.renewals),
             get(&self.opened),

@@ -33,6 +33,20 @@ const STREAMS: u64 = 11;
 /// The number of their first.
 const STREAMS_FIRST: u32 = 2_000;
 
+/// The purpose for the settings of the local process and the trouble of its workers.
+const LOCAL: u64 = 12;
+/// The purpose for its ends,
+const DRAINS: u64 = 13;
+/// and the number of the first.
+const DRAINS_FIRST: u32 = 3_000;
+/// The purpose for recipients that are moved to mailboxes here; the message's number is added.
+const LOCAL_RECIPIENTS: u64 = 3_000_000;
+/// One plan in this many has more mail for mailboxes here than for next hops.
+const LOCAL_EVERY: u64 = 6;
+/// In a plan in which nothing goes wrong a drain has time for all deliveries that have begun, so that
+/// nothing comes twice.
+const QUIET_DRAIN_TIME: Duration = Duration::from_secs(3_600);
+
 /// A simulation before it begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -73,6 +87,50 @@ pub struct Knobs {
     pub reply_bytes: usize,
     /// Of a thousand connections to next hops, so many meet trouble.
     pub sink_trouble: u64,
+    /// For the local process.
+    pub local: LocalKnobs,
+}
+
+/// How the local process is set.
+#[derive(Clone, Debug)]
+pub struct LocalKnobs {
+    /// Who delivers.
+    pub deliverers: Deliverers,
+    /// The bounds of its machine.
+    pub limits: local::LocalLimits,
+    /// Of a thousand batches, this many meet a worker in trouble.
+    pub trouble: u64,
+    /// Half of the recipients that would be elsewhere are here.
+    pub has_much: bool,
+}
+
+/// Who delivers to mailboxes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deliverers {
+    /// The local process itself.
+    ThisProcess,
+    /// A worker for each recipient, who are users of the system.
+    WorkerEach,
+    /// One worker for all recipients: their mail goes to a program.
+    OneWorker,
+}
+
+impl LocalKnobs {
+    /// The settings of its machine.
+    pub fn settings(&self) -> local::Settings {
+        let text = |text: &str| local::Piece::Text(text.into());
+        let path = local::Template(vec![text("/mail/"), local::Piece::User]);
+        let program = local::Template(vec![text("/bin/deliver")]);
+        let (deliver, users) = match self.deliverers {
+            Deliverers::ThisProcess => (local::Deliver::Maildir(path), local::Users::Any),
+            Deliverers::WorkerEach => (local::Deliver::Maildir(path), local::Users::System),
+            Deliverers::OneWorker => (local::Deliver::Pipe(vec![program]), local::Users::Any),
+        };
+        let mailboxes =
+            policy::Mailboxes { names: policy::Names::default(), accounts: policy::Accounts::Any };
+        let limits = self.limits;
+        local::Settings { state: "/state".into(), deliver, users, mailboxes, limits }
+    }
 }
 
 /// One message.
@@ -189,6 +247,8 @@ pub enum What {
     /// On the stream between queue and this process something comes that is no frame; true: from
     /// queue.
     Poison(Station, bool, Poison),
+    /// The local process is told to end, as at a change of the settings, and is started again.
+    Drain,
     /// This sending process says what it was not given.
     Lie(Station, Lie),
     /// So many syncs fail, with a disk that loses what they were for.
@@ -296,7 +356,7 @@ impl Plan {
         let mut draw = chance(seed, 1);
         let spans = [1, 20, 120, 7_200, 172_800];
         let span = Duration::from_secs(pick(&mut draw, &spans));
-        let mut knobs = knobs(&mut draw, span);
+        let mut knobs = knobs(seed, &mut draw, span);
         let lists = make_lists(seed, &mut knobs);
         let mails = 1 + draw.below(pick(&mut draw.clone(), &[4, 12, 40])) as u32;
         let quiet = one_in(&mut draw, 12);
@@ -314,14 +374,16 @@ impl Plan {
                 .filter(|number| kept(format!("m{number}")))
                 .map(|number| mail(seed, number, span, quiet))
                 .map(|mail| if lists { list(seed, mail) } else { mail })
+                .map(|mail| if knobs.local.has_much { deliver_here(seed, mail) } else { mail })
                 .collect(),
             faults: (0..faults)
                 .filter(|number| kept(format!("f{number}")))
                 .map(|number| fault(seed, number, span, &knobs, storm))
                 .chain(bad_reads(seed, span, quiet).into_iter().filter(|f| kept(f.name())))
                 .chain(streams(seed, span, &knobs, quiet).into_iter().filter(|f| kept(f.name())))
+                .chain(drains(seed, span).into_iter().filter(|f| kept(f.name())))
                 .collect(),
-            knobs: Knobs { sink_trouble: if quiet { 0 } else { knobs.sink_trouble }, ..knobs },
+            knobs: if quiet { without_trouble(knobs) } else { knobs },
             span,
             without: without.clone(),
         }
@@ -329,8 +391,9 @@ impl Plan {
 
     /// Nothing goes wrong in it.
     pub fn is_quiet(&self) -> bool {
-        self.faults.is_empty()
+        self.faults.iter().all(|fault| fault.what == What::Drain)
             && self.knobs.sink_trouble == 0
+            && self.knobs.local.trouble == 0
             && self.mails.iter().all(|mail| mail.client.trouble.is_none())
     }
 
@@ -355,7 +418,7 @@ impl Plan {
     }
 }
 
-fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
+fn knobs(seed: u64, draw: &mut Chance, span: Duration) -> Knobs {
     let segment_bytes = pick(draw, &[64 << 10, 64 << 10, 128 << 10, 256 << 10]);
     let spool = spool::Settings {
         segment_bytes,
@@ -397,6 +460,7 @@ fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
         bulk_bytes_min: 20_000,
         ..scheduler::Settings::for_tests()
     };
+    let local = local_knobs(seed, &scheduler);
     Knobs {
         spool,
         scheduler,
@@ -408,7 +472,48 @@ fn knobs(draw: &mut Chance, span: Duration) -> Knobs {
         body_chunk_bytes: pick(draw, &[1_000, 8 << 10, 64 << 10]),
         reply_bytes: 0,
         sink_trouble: pick(draw, &[0, 30, 300]),
+        local,
     }
+}
+
+fn without_trouble(mut knobs: Knobs) -> Knobs {
+    knobs.sink_trouble = 0;
+    knobs.local.trouble = 0;
+    knobs.local.limits.drain_time_max = QUIET_DRAIN_TIME;
+    knobs
+}
+
+/// Has chance of its own, so that the rest of a plan is what it was before there was a machine.
+fn local_knobs(seed: u64, scheduler: &scheduler::Settings) -> LocalKnobs {
+    let mut draw = chance(seed, LOCAL);
+    let draw = &mut draw;
+    let ms = Duration::from_millis;
+    LocalKnobs {
+        deliverers: pick(
+            draw,
+            &[Deliverers::ThisProcess, Deliverers::WorkerEach, Deliverers::OneWorker],
+        ),
+        limits: local::LocalLimits {
+            attempts_max: scheduler.attempts_in_flight_max * 2,
+            fetches_max: pick(draw, &[1, 2, 8]),
+            batch_items_max: pick(draw, &[1, 3, 200]),
+            workers_max: pick(draw, &[1, 2, 64]),
+            worker_idle_max: pick(draw, &[ms(100), ms(60_000)]),
+            batch_time_max: pick(draw, &[ms(5_000), ms(3_600_000)]),
+            drain_time_max: pick(draw, &[ms(10), ms(8_000)]),
+        },
+        trouble: pick(draw, &[0, 100, 400]),
+        has_much: one_in(draw, LOCAL_EVERY),
+    }
+}
+
+/// Moves half of a message's recipients to mailboxes here.
+fn deliver_here(seed: u64, mut mail: Mail) -> Mail {
+    let mut draw = chance(seed, LOCAL_RECIPIENTS + u64::from(mail.number));
+    for recipient in &mut mail.recipients {
+        recipient.domain = recipient.domain.filter(|_| one_in(&mut draw, 2));
+    }
+    mail
 }
 
 /// Whether the plan has lists; where it has, replies may be long and notices have little room.
@@ -551,6 +656,20 @@ fn streams(seed: u64, span: Duration, knobs: &Knobs, quiet: bool) -> Vec<Fault> 
             false => When::LinkStep(1 + draw.below(60)),
         };
         Fault { number: STREAMS_FIRST + nth, when, what }
+    };
+    (0..few).map(&mut one).collect()
+}
+
+/// Ends of the local process; chance of their own, too.
+fn drains(seed: u64, span: Duration) -> Vec<Fault> {
+    let mut draw = chance(seed, DRAINS);
+    let few = if one_in(&mut draw, 3) { 1 + draw.below(6) as u32 } else { 0 };
+    let mut one = |nth| {
+        let when = match one_in(&mut draw, 3) {
+            true => When::At(within(&mut draw, span)),
+            false => When::LinkStep(1 + draw.below(60)),
+        };
+        Fault { number: DRAINS_FIRST + nth, when, what: What::Drain }
     };
     (0..few).map(&mut one).collect()
 }

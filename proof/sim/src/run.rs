@@ -4,6 +4,7 @@
 
 use crate::client::Client;
 use crate::ledger::{Check, Finding, Sums};
+use crate::local::Local;
 use crate::net::{End, StreamId};
 use crate::plan::{Fault, Plan, Station, What, When};
 use crate::queue_station::QueueStation;
@@ -23,6 +24,8 @@ use world::{Chance as _, Errno};
 const LOOK: Duration = Duration::from_secs(900);
 /// A lost stream between two living processes is replaced within this time.
 const RENEWED_WITHIN: Duration = Duration::from_secs(1);
+/// Master starts a process that was told to end again after this time.
+const RESTARTED_AFTER: Duration = Duration::from_millis(50);
 /// Events of one run at most: more is a machine that turns without getting anywhere.
 const EVENTS_MAX: u64 = 2_000_000;
 
@@ -47,7 +50,10 @@ struct Run {
     world: World,
     queue: Option<QueueStation>,
     receivers: Vec<Option<Receive>>,
+    /// Those for next hops.
     senders: Vec<Option<Send>>,
+    /// The one for mailboxes.
+    local: Option<Local>,
     clients: BTreeMap<u32, Client>,
     sinks: Sinks,
     lives: u64,
@@ -106,6 +112,7 @@ impl Run {
             queue: None,
             receivers: Vec::new(),
             senders: Vec::new(),
+            local: None,
             clients: plan.mails.iter().map(|m| (m.number, Client::new(m.clone()))).collect(),
             sinks: Sinks::default(),
             lives: 0,
@@ -123,7 +130,7 @@ impl Run {
     fn begin(&mut self) {
         let knobs = &self.world.plan.knobs;
         self.receivers.resize_with(usize::from(knobs.receivers), || None);
-        self.senders.resize_with(usize::from(knobs.senders) + 1, || None);
+        self.senders.resize_with(usize::from(knobs.senders), || None);
         let mails: Vec<_> = self.world.plan.mails.iter().map(|m| (m.at, m.number)).collect();
         for (at, number) in mails {
             self.world.at(Instant::ZERO + at, Event::Submit(number));
@@ -176,10 +183,9 @@ impl Run {
                     self.put_back(send);
                 }
             }
-            Event::Mailbox(station, life, attempt) => {
-                if let Some(mut send) = self.send(station, life) {
-                    send.mailbox(attempt, &mut self.world);
-                    self.put_back(send);
+            Event::Local(_, life, step) => {
+                if let Some(local) = self.local.as_mut().filter(|local| local.life == life) {
+                    local.step(step, &mut self.world);
                 }
             }
             Event::Room => {
@@ -190,6 +196,7 @@ impl Run {
             Event::Quiet => self.quiet(),
             Event::Look => self.look(),
         }
+        self.end_drained();
         self.hear_losses();
         if self.powered && self.world.disk.is_off() {
             self.power_lost();
@@ -272,6 +279,24 @@ impl Run {
         }
     }
 
+    fn is_local(&self, station: Station) -> bool {
+        station == Station::Send(self.world.plan.knobs.senders)
+    }
+
+    /// Ends the local process if it was told to end and is ready to. Unlike one that is killed, it has
+    /// written all it had to say.
+    fn end_drained(&mut self) {
+        let Some(local) = self.local.take_if(|local| local.is_drained()) else { return };
+        let station = local.station;
+        self.world.log(|| "local has drained".into());
+        self.world.counts.drains += 1;
+        self.gone(station);
+        for (stream, side) in self.world.net.held_by(|end| end.station() == Some(station)) {
+            self.world.hang_up(stream, side, crate::net::Segment::Fin);
+        }
+        self.world.after(RESTARTED_AFTER, Event::Start(station));
+    }
+
     fn send(&mut self, station: Station, life: u64) -> Option<Send> {
         let Station::Send(number) = station else { return None };
         let place = self.senders.get_mut(usize::from(number))?;
@@ -311,6 +336,11 @@ impl Run {
                     receive.hear(stream, end, segment, &mut self.world);
                 }
             }
+            End::Station(station) if self.is_local(station) => {
+                if let Some(local) = &mut self.local {
+                    local.hear(stream, segment, &mut self.world);
+                }
+            }
             End::Line(number) | End::Station(Station::Send(number)) => {
                 if let Some(send) = &mut self.senders[usize::from(number)] {
                     send.hear(stream, end, segment, &mut self.world);
@@ -324,6 +354,7 @@ impl Run {
         match station {
             Station::Queue => self.queue.is_some(),
             Station::Receive(number) => self.receivers[usize::from(number)].is_some(),
+            Station::Send(_) if self.is_local(station) => self.local.is_some(),
             Station::Send(number) => self.senders[usize::from(number)].is_some(),
         }
     }
@@ -356,7 +387,12 @@ impl Run {
                     receive.wake(&mut self.world);
                 }
             }
-            Station::Send(_) => {}
+            Station::Send(_) => {
+                let local = self.local.as_mut();
+                if let Some(local) = local.filter(|local| local.life == life) {
+                    local.wake(&mut self.world);
+                }
+            }
         }
     }
 
@@ -401,9 +437,16 @@ impl Run {
                     self.world.poison(stream, side, poison.bytes());
                 }
             }
+            What::Drain => {
+                if let Some(local) = &mut self.local {
+                    local.drain(&mut self.world);
+                }
+            }
             What::Lie(station, lie) => {
-                if let Station::Send(number) = station
-                    && let Some(send) = &mut self.senders[usize::from(number)]
+                if let Some(local) = self.local.as_mut().filter(|local| local.station == station) {
+                    local.lie(lie, &mut self.world);
+                } else if let Station::Send(number) = station
+                    && let Some(Some(send)) = self.senders.get_mut(usize::from(number))
                 {
                     send.lie(lie, &mut self.world);
                 }
@@ -450,7 +493,7 @@ impl Run {
 
     fn all_stations(&self) -> Vec<Station> {
         let receivers = (0..self.receivers.len() as u16).map(Station::Receive);
-        let senders = (0..self.senders.len() as u16).map(Station::Send);
+        let senders = (0..=self.world.plan.knobs.senders).map(Station::Send);
         std::iter::once(Station::Queue).chain(receivers).chain(senders).collect()
     }
 
@@ -467,6 +510,7 @@ impl Run {
                 }
             }
             Station::Receive(number) => self.receivers[usize::from(number)] = None,
+            Station::Send(_) if self.is_local(station) => self.local = None,
             Station::Send(number) => self.senders[usize::from(number)] = None,
         }
         self.world.abandon(|end| end.station() == Some(station), false);
@@ -497,6 +541,9 @@ impl Run {
             Station::Receive(number) => {
                 let receive = Receive::new(number, life, &mut self.world);
                 self.receivers[usize::from(number)] = Some(receive);
+            }
+            Station::Send(_) if self.is_local(station) => {
+                self.local = Some(Local::new(station, life, &mut self.world));
             }
             Station::Send(number) => {
                 let send = Send::new(number, life, &mut self.world);
@@ -557,6 +604,11 @@ impl Run {
                     receive.connected(stream, &mut self.world);
                 }
             }
+            Station::Send(_) if self.is_local(station) => {
+                if let Some(local) = &mut self.local {
+                    local.connected(stream, &mut self.world);
+                }
+            }
             Station::Send(number) => {
                 if let Some(send) = &mut self.senders[usize::from(number)] {
                     send.connected(stream, &mut self.world);
@@ -595,6 +647,7 @@ impl Run {
         self.queue = None;
         self.receivers.iter_mut().for_each(|place| *place = None);
         self.senders.iter_mut().for_each(|place| *place = None);
+        self.local = None;
         self.world.abandon(|end| end.station().is_some(), true);
         let dark = self.dark;
         self.world.after(dark, Event::PowerOn);

@@ -1,9 +1,9 @@
-//! A sending process: the lines to next hops, or the mailboxes of this machine, and the
-//! conversation with queue.
+//! A sending process: the lines to next hops, and the conversation with queue.
 //!
-//! Stands where `daemon/src/process/send` and `local` stand. Must never forget an attempt.
+//! Stands where `daemon/src/process/send` stands. Must never forget an attempt.
 
 use crate::ledger::parse_address;
+use crate::lie;
 use crate::net::{End, Segment, StreamId};
 use crate::plan::{Lie, Station};
 use crate::receive::BUILD;
@@ -12,26 +12,14 @@ use bytes::{Bytes, BytesMut};
 use delivery::resolve::{Answer, Answers, Mx};
 use delivery::route::Target;
 use delivery::{DeadAddresses, Input, Limits, Ourselves, OutboundSession, Output, Question, Rules};
-use link::send::{Attempt, SenderEnd, SenderEvent, UnderWay};
+use link::send::{Attempt, SenderEnd, SenderEvent};
 use link::streams::Loss;
-use mail::{Enhanced, Instant, MessageId, NextHop, Outcome, Reply, Report, Stage};
-use serde::Serialize;
+use mail::{Instant, MessageId, NextHop, Outcome};
 use smtp::client::{self, Message};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use world::Chance as _;
-
-/// What a sending process that was taken over can write: the same as `link::send` does.
-#[derive(Debug, Serialize)]
-#[allow(dead_code, reason = "the variants before the ones in use give them their numbers")]
-enum ToQueue {
-    Hello { build: u64, life: u64, capacity: u32 },
-    UnderWay(UnderWay),
-    AllTold,
-    Result(link::send::Result),
-    Fetch { attempt: u64, message: MessageId, offset: u64, bytes: u32 },
-}
 
 /// A connection without work is kept so long, as in the daemon.
 const IDLE: Duration = Duration::from_secs(5);
@@ -58,13 +46,6 @@ struct Connection {
     wake_at: Option<Instant>,
 }
 
-/// A mailbox's attempt: what has come of the body.
-struct Post {
-    attempt: Box<Attempt>,
-    body: Vec<u8>,
-    began: Instant,
-}
-
 /// One sending process.
 pub struct Send {
     /// Which.
@@ -72,7 +53,6 @@ pub struct Send {
     /// Counts its lives.
     pub life: u64,
     number: u16,
-    local: bool,
     end: SenderEnd,
     rules: Arc<Rules>,
     config: Arc<client::Config>,
@@ -80,7 +60,6 @@ pub struct Send {
     connections: BTreeMap<u64, Connection>,
     next_connection: u64,
     waiting: BTreeMap<NextHop, VecDeque<Waiting>>,
-    posts: BTreeMap<u64, Post>,
     /// Deliveries that are told and not yet recorded.
     told: BTreeMap<u64, Vec<(u32, usize)>>,
     /// The stream to queue.
@@ -97,7 +76,6 @@ impl Send {
             station: Station::Send(number),
             life,
             number,
-            local: number == world.plan.knobs.senders,
             end: SenderEnd::new(BUILD, world.chance.u64(), capacity),
             rules: Arc::new(Rules { ourselves, ..Rules::for_tests() }),
             config: Arc::new(client::Config {
@@ -108,7 +86,6 @@ impl Send {
             connections: BTreeMap::new(),
             next_connection: 0,
             waiting: BTreeMap::new(),
-            posts: BTreeMap::new(),
             told: BTreeMap::new(),
             link: None,
             input: BytesMut::new(),
@@ -125,8 +102,6 @@ impl Send {
                 self.end.fetch(job.attempt.id, job.attempt.message, offset, bytes);
             }
         }
-        let posts: Vec<u64> = self.posts.keys().copied().collect();
-        posts.into_iter().for_each(|attempt| self.fetch_post(attempt));
         self.write(world);
     }
 
@@ -182,36 +157,10 @@ impl Send {
 
     /// Says of a former or another process's attempt what it must not say, as one would that was
     /// taken over.
-    pub fn lie(&mut self, lie: Lie, world: &mut World) {
-        let theirs = world.given.iter().rev().find(|given| given.to != self.station);
-        let own = world.given.iter().rev().find(|given| given.to == self.station);
-        let (Some(link), Some(theirs)) = (self.link, theirs) else { return };
-        let own = own.filter(|own| self.end.is_under_way(own.attempt));
-        let delivered = Outcome::Delivered { report: report(250, "a lie"), relayed: true };
-        let recipients = theirs.recipients.iter();
-        let outcomes = recipients.map(|index| (*index, delivered.clone())).collect();
-        let message = theirs.message;
-        let false_words = match (lie, own) {
-            (Lie::Outcome, _) => {
-                let attempt = theirs.attempt;
-                ToQueue::Result(link::send::Result { attempt, message, outcomes })
-            }
-            (Lie::Message, Some(own)) if own.message != message => {
-                let attempt = own.attempt;
-                ToQueue::Result(link::send::Result { attempt, message, outcomes })
-            }
-            (Lie::Fetch, Some(own)) if own.message != message => {
-                ToQueue::Fetch { attempt: own.attempt, message, offset: 0, bytes: 1_000 }
-            }
-            _ => return,
-        };
-        let bytes = link::frame::encode(&false_words, &[]).expect("it is short").to_vec();
-        world.log(|| format!("send{} lies: {false_words:?}", self.number));
-        match lie {
-            Lie::Outcome => world.lie(link, bytes),
-            // Of an attempt that queue has ended meanwhile it is ignored.
-            Lie::Message | Lie::Fetch => world.poison(link, 1, bytes),
-        }
+    pub fn lie(&mut self, kind: Lie, world: &mut World) {
+        let Some(link) = self.link else { return };
+        let end = &self.end;
+        lie::tell(kind, self.station, link, |attempt| end.is_under_way(attempt), world);
     }
 
     fn write(&mut self, world: &mut World) {
@@ -240,12 +189,6 @@ impl Send {
             message: attempt.message,
             recipients: attempt.recipients.iter().map(|(index, _)| *index).collect(),
         });
-        if self.local {
-            let number = attempt.id;
-            let body = body.map(|body| body.to_vec()).unwrap_or_default();
-            self.posts.insert(number, Post { attempt, body, began });
-            return self.go_on_with_post(number, world);
-        }
         let (indices, recipients) = std::mem::take(&mut attempt.recipients).into_iter().unzip();
         let message = Box::new(Message {
             from: attempt.from.clone(),
@@ -293,18 +236,6 @@ impl Send {
     }
 
     fn chunk(&mut self, attempt: u64, offset: u64, bytes: Option<Bytes>, world: &mut World) {
-        if let Some(post) = self.posts.get_mut(&attempt) {
-            match bytes {
-                Some(bytes) if offset == post.body.len() as u64 => post.body.extend(&bytes),
-                Some(_) => return,
-                None => {
-                    let Some(post) = self.posts.remove(&attempt) else { return };
-                    let outcome = Outcome::Deferred(report(451, "the message is damaged here"));
-                    return self.tell_post(&post, &outcome, world);
-                }
-            }
-            return self.go_on_with_post(attempt, world);
-        }
         let is_its = |connection: &&mut Connection| {
             connection.job.as_ref().is_some_and(|job| job.attempt.id == attempt)
         };
@@ -514,51 +445,6 @@ impl Send {
         }
         false
     }
-
-    fn fetch_post(&mut self, attempt: u64) {
-        let Some(post) = self.posts.get(&attempt) else { return };
-        let have = post.body.len() as u64;
-        let bytes = (post.attempt.body.bytes - have).min(30_000) as u32;
-        if bytes > 0 {
-            self.end.fetch(attempt, post.attempt.message, have, bytes);
-        }
-    }
-
-    fn go_on_with_post(&mut self, attempt: u64, world: &mut World) {
-        let Some(post) = self.posts.get(&attempt) else { return };
-        if (post.body.len() as u64) < post.attempt.body.bytes {
-            return self.fetch_post(attempt);
-        }
-        let wait = world.delay(30_000);
-        world.after(wait, Event::Mailbox(self.station, self.life, attempt));
-    }
-
-    /// The mailbox has it.
-    pub fn mailbox(&mut self, attempt: u64, world: &mut World) {
-        let Some(post) = self.posts.remove(&attempt) else { return };
-        for (_, recipient) in &post.attempt.recipients {
-            let address = recipient.address.to_string();
-            if let Some((number, index)) = parse_address(&address) {
-                world.log(|| format!("mailbox takes m{number}r{index}"));
-                world.ledger.delivered(number, index, &post.body, Some(post.began));
-            }
-        }
-        let outcome = Outcome::Delivered { report: report(250, "in the mailbox"), relayed: true };
-        self.tell_post(&post, &outcome, world);
-    }
-
-    fn tell_post(&mut self, post: &Post, outcome: &Outcome, world: &mut World) {
-        let attempt = &post.attempt;
-        if matches!(outcome, Outcome::Delivered { .. }) {
-            let addresses = attempt.recipients.iter().map(|(_, r)| r.address.to_string());
-            let delivered = addresses.filter_map(|address| parse_address(&address)).collect();
-            self.told.insert(attempt.id, delivered);
-        }
-        let outcomes = attempt.recipients.iter().map(|(index, _)| (*index, outcome.clone()));
-        let outcomes = outcomes.collect();
-        self.say_result(attempt.id, attempt.message, outcomes);
-        self.write(world);
-    }
 }
 
 fn write_line(connection: &mut Connection, world: &mut World) -> bool {
@@ -567,16 +453,6 @@ fn write_line(connection: &mut Connection, world: &mut World) -> bool {
     world.put(stream, 0, Segment::Bytes(bytes.clone()), Duration::ZERO);
     connection.line.transmitted(bytes.len(), world.now());
     true
-}
-
-fn report(code: u16, text: &str) -> Report {
-    let class = if code < 300 { 2 } else { 4 };
-    Report {
-        stage: Stage::Mailbox,
-        reply: Reply::new(code, Enhanced(class, 0, 0), text),
-        peer: "mailbox".into(),
-        from_peer: false,
-    }
 }
 
 /// What the DNS says: `d2.test` has an MX, `d3.test` only an address, and both may be silent.

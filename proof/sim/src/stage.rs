@@ -4,6 +4,7 @@
 //! Must never let two events of one instant change places between two runs of the same plan.
 
 use crate::ledger::{Check, Ledger, parse_address};
+use crate::local::LocalStep;
 use crate::net::{End, Net, Segment, StreamId};
 use crate::plan::{DOMAINS, Fate, Plan, ROUTED, Station, WALL_START};
 use crate::sink::SENDERS;
@@ -47,8 +48,8 @@ pub enum Event {
     Connected(Station, u64, u64, Box<Target>),
     /// A line's clock has rung.
     Line(Station, u64, u64),
-    /// A mailbox has taken an attempt.
-    Mailbox(Station, u64, u64),
+    /// Something that the local process waits for has come about.
+    Local(Station, u64, LocalStep),
     /// The disk has room again.
     Room,
     /// The disk is fast again.
@@ -89,6 +90,8 @@ pub struct World {
     pub bad_reads: u32,
     /// When the attempt began that a line carries on this stream.
     pub attempts: BTreeMap<StreamId, Instant>,
+    /// How often the mailbox of a recipient was tried that defers some tries.
+    pub mailbox_tries: BTreeMap<(u32, usize), u8>,
     /// Streams that have ended, as master is told: the process at the other end of queue, and why.
     pub losses: Vec<(Station, StreamId, Loss)>,
     /// Streams on which somebody has said what an honest end never says.
@@ -136,6 +139,10 @@ pub struct Counts {
     pub kills: u64,
     /// Streams between processes broken.
     pub unlinks: u64,
+    /// Workers of the local process that died, hung or answered wrongly.
+    pub workers_lost: u64,
+    /// Ends of the local process that it was told to make.
+    pub drains: u64,
     /// Streams between processes poisoned, and lies told on them.
     pub poisons: u64,
     /// Streams begun again.
@@ -173,6 +180,7 @@ impl World {
             slow: Duration::ZERO,
             bad_reads: 0,
             attempts: BTreeMap::new(),
+            mailbox_tries: BTreeMap::new(),
             losses: Vec::new(),
             poisoned: BTreeSet::new(),
             lies: Vec::new(),
@@ -329,6 +337,13 @@ impl World {
     pub fn fate(&self, (number, index): (u32, usize)) -> Option<Fate> {
         let mail = self.plan.mails.iter().find(|mail| mail.number == number)?;
         mail.recipients.get(index).map(|recipient| recipient.fate)
+    }
+
+    /// Counts a try of a mailbox; returns how many came before it.
+    pub fn try_mailbox(&mut self, recipient: (u32, usize)) -> u8 {
+        let tries = self.mailbox_tries.entry(recipient).or_insert(0);
+        *tries = tries.saturating_add(1);
+        *tries - 1
     }
 
     /// A next hop has taken a message for one recipient.
