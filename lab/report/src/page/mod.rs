@@ -75,7 +75,7 @@ fn whole(title: &str, content: &Markup) -> String {
             body { (tables::marks()) main { (content) } }
         }
     };
-    page.into_string()
+    page.into_string() + "\n"
 }
 
 /// Returns a table in a box that scrolls if the table is wider than the page.
