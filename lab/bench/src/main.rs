@@ -14,7 +14,6 @@ mod layout;
 mod machine;
 mod mark;
 mod net;
-#[allow(dead_code)] // until the campaign asks it
 mod order;
 mod peers;
 mod power;

@@ -1,166 +1,112 @@
-//! Runs of `measure = "fairness"`: steady mail beside what else is queued, and how long it was on its way.
+//! Runs of `measure = "fairness"`: the delay of steady mail while other mail is queued.
 //!
-//! Must never wait for what is queued beside it: that is not to be delivered while we look, but it has to be there.
+//! Must never wait for the other mail: it stays queued during the measurement, and must be there at the end.
 
-use super::generator::{self, Sink, Target};
+use super::generator::Sink;
+use super::measure::{Measure, Stand, await_all, keep_faults, number, warn_of};
 use super::meter::Meter;
 use super::place::Place;
-use super::run::{absent, accepted, number, syncs};
 use super::schedule::Step;
 use super::silence::Silence;
-use crate::running::Running;
 use crate::scenario::Load;
-use crate::subject::{Phase, Site, Subject};
+use crate::subject::Site;
 use crate::watch::Family;
 use anyhow::{Context, Result, ensure};
-use report::record::{Line, Run};
+use report::record::Run;
 use serde_json::Value;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The second sink's port.
 const ASIDE_PORT: u16 = 2601;
-/// Where nobody answers.
+/// The port at which nobody answers.
 const SILENT_PORT: u16 = 2602;
-/// A queue may be filled for so long, in seconds.
+/// Time in which a queue must be filled, in seconds.
 const FILL_SECONDS_MAX: f64 = 900.0;
-/// Nothing more has come for so long: it will not come.
-const STUCK_TIME: Duration = Duration::from_secs(30);
-/// Between two looks at a sink.
-const LOOK_PERIOD: Duration = Duration::from_millis(50);
 /// The word for nothing beside the load.
 const NOTHING: &str = "nothing";
 
-/// One run. An error is the laboratory's; what the subject does wrong stands in the line.
-pub fn run(place: &Place, step: &Step) -> Result<Vec<Line>> {
-    let subject = place.subject(&step.subject)?;
-    if let Some(line) = absent(step, subject) {
-        return Ok(vec![line]);
-    }
-    let durability = syncs(place, step, subject)?;
-    let site = place.site(step)?;
-    let mut run = place.new_run(step, place.version(subject, &site)?);
-    run.durability = durability;
-    let (id, settings) = place.settings(subject.name(), &subject.configure(&site)?)?;
-    run.settings = id;
-    let stand = Stand { step, subject, site, work: &place.work };
-    if let Err(error) = stand.attempt(&accepted(place), &mut run) {
-        (run.value, run.failed) = (None, Some(format!("{error:#}")));
-    }
-    Ok(settings.into_iter().chain([Line::Run(Box::new(run))]).collect())
-}
+/// The measurement.
+pub struct Fairness;
 
-/// What is looked at.
-struct Stand<'a> {
-    step: &'a Step<'a>,
-    subject: &'a dyn Subject,
-    site: Site,
-    work: &'a Path,
-}
+impl Measure for Fairness {
+    fn plan(_: &Place, _: &Step, _: &mut Site) -> Result<Fairness> {
+        Ok(Fairness)
+    }
 
-impl Stand<'_> {
-    fn attempt(&self, steady: &Path, run: &mut Run) -> Result<()> {
-        let load = &self.step.question.load;
-        let faults = &self.step.scenario.sink;
-        let other = self.work.join("accepted-beside");
-        std::fs::write(steady, "")?;
-        let sink = Sink::open(&format!("0.0.0.0:{}", self.site.next_hop), faults, None, steady)?;
+    fn run(self, stand: &Stand, run: &mut Run) -> Result<()> {
+        let (steady, other) = (stand.accepted(), stand.place.work.join("accepted-beside"));
+        let faults = &stand.step.scenario.sink;
+        std::fs::write(&steady, "")?;
+        let sink = Sink::open(&everywhere(stand.site.next_hop), faults, None, &steady)?;
         let aside = (faults.aside_rate > 0.0).then(|| {
-            let place = format!("0.0.0.0:{ASIDE_PORT}");
-            Sink::open(&place, &Default::default(), Some(faults.aside_rate), &other)
+            let rate = Some(faults.aside_rate);
+            Sink::open(&everywhere(ASIDE_PORT), &Default::default(), rate, &other)
         });
         let aside = aside.transpose()?;
         let _silence = Silence::at(SILENT_PORT)?;
-        let mut running = Running::start(self.subject, &self.site, Phase::Serve, None)?;
-        running.await_greeting()?;
-        let warm = Load { messages: load.warm_up, seconds: 0.0, rate: 0.0, ..load.clone() };
-        let mut promised = self.send(&warm, steady)?;
+        let running = stand.start(&[])?;
+        let mut promised = number(&send(stand, &stand.warm_up(), &steady)?, "accepted");
         await_all(&sink).context("before the clock started")?;
-        promised += self.fill(&other, run)?;
-        std::thread::sleep(Duration::from_secs_f64(load.settle));
-        let meter = Meter::begin(Some(&Family::below(&running.pids())), &self.site.queue)?;
-        let sent = self.sent(load, steady)?;
+        promised += fill(stand, &other, run)?;
+        stand.settle();
+        let meter = Meter::begin(Some(&Family::below(&running.pids())), &stand.site.queue)?;
+        let sent = send(stand, stand.load(), &steady)?;
         let accepted = number(&sent, "accepted");
         await_all(&sink)?;
         meter.end(run, accepted);
-        let queued = self.subject.queued(&self.site)? as f64;
-        let came = number(&sink.counts()?, "recipients");
-        let came = came + aside.as_ref().map_or(Ok(0.0), came_to)?;
-        // What was delivered a moment ago may still be queued: it counts twice, never not at all.
+        let queued = stand.subject.queued(&stand.site)? as f64;
+        let came = came_to(&sink)? + aside.as_ref().map_or(Ok(0.0), came_to)?;
+        // A message that was delivered a moment ago may still be queued: it counts twice rather than not at all.
         run.values.insert("unaccounted".into(), (promised + accepted - queued - came).max(0.0));
         run.values.insert("queued_beside".into(), queued);
         judge(run, &sent, &sink.stop()?)
     }
+}
 
-    /// Queues what is to be beside the load; how many messages that are.
-    fn fill(&self, other: &Path, run: &mut Run) -> Result<f64> {
-        let load = &self.step.question.load;
-        if load.beside == NOTHING {
-            return Ok(0.0);
-        }
-        let beside = self.step.scenario.beside.get(&load.beside);
-        let mut beside = beside.with_context(|| format!("no [beside.{}]", load.beside))?.clone();
-        if load.crowd > 0 {
-            beside.messages = load.crowd;
-        }
-        beside.seconds = FILL_SECONDS_MAX;
-        let begun = Instant::now();
-        let messages = self.send(&beside, other)?;
-        run.values.insert("fill_seconds".into(), begun.elapsed().as_secs_f64());
-        run.values.insert("beside_messages".into(), messages);
-        Ok(messages)
-    }
+fn everywhere(port: u16) -> String {
+    format!("0.0.0.0:{port}")
+}
 
-    fn send(&self, load: &Load, accepted: &Path) -> Result<f64> {
-        Ok(number(&self.sent(load, accepted)?, "accepted"))
+/// Queues the mail that waits beside the load; returns its number of messages.
+fn fill(stand: &Stand, other: &Path, run: &mut Run) -> Result<f64> {
+    let load = stand.load();
+    if load.beside == NOTHING {
+        return Ok(0.0);
     }
+    let beside = stand.step.scenario.beside.get(&load.beside);
+    let mut beside = beside.with_context(|| format!("no [beside.{}]", load.beside))?.clone();
+    if load.crowd > 0 {
+        beside.messages = load.crowd;
+    }
+    beside.seconds = FILL_SECONDS_MAX;
+    let begun = Instant::now();
+    let messages = number(&send(stand, &beside, other)?, "accepted");
+    run.values.insert("fill_seconds".into(), begun.elapsed().as_secs_f64());
+    run.values.insert("beside_messages".into(), messages);
+    Ok(messages)
+}
 
-    fn sent(&self, load: &Load, accepted: &Path) -> Result<Value> {
-        let (address, recipient) =
-            (self.subject.address(&self.site), self.subject.recipient(&self.site));
-        let target = Target {
-            address: &address,
-            recipient: &recipient,
-            without_goodbye: self.subject.is_left_without_goodbye(),
-        };
-        let sent = generator::send(&target, load, self.step.seed, accepted)?;
-        let missed = number(&sent, "not_accepted");
-        ensure!(missed == 0.0, "{missed} messages were not accepted: {}", sent["refusals"]);
-        Ok(sent)
-    }
+/// Sends a load of which each message must be accepted.
+fn send(stand: &Stand, load: &Load, accepted: &Path) -> Result<Value> {
+    let sent = stand.send(load, stand.step.seed, accepted)?;
+    let missed = number(&sent, "not_accepted");
+    ensure!(missed == 0.0, "{missed} messages were not accepted: {}", sent["refusals"]);
+    Ok(sent)
 }
 
 fn came_to(sink: &Sink) -> Result<f64> {
     Ok(number(&sink.counts()?, "recipients"))
 }
 
-/// Waits until all that the sink expects have come.
-pub fn await_all(sink: &Sink) -> Result<()> {
-    let (mut last, mut least) = (Instant::now(), f64::INFINITY);
-    loop {
-        let lost = number(&sink.counts_and_lacks()?, "lost");
-        if lost == 0.0 {
-            return Ok(());
-        }
-        if lost < least {
-            (last, least) = (Instant::now(), lost);
-        }
-        let seconds = STUCK_TIME.as_secs();
-        ensure!(last.elapsed() < STUCK_TIME, "{lost} have not come after {seconds} s");
-        std::thread::sleep(LOOK_PERIOD);
-    }
-}
-
-/// What source and sink have counted.
+/// Keeps what source and sink have counted.
 fn judge(run: &mut Run, sent: &Value, counts: &Value) -> Result<()> {
     let delay = &counts["delay_ms"];
     for name in ["mean", "p50", "p99", "max"] {
         run.values.insert(format!("delay_{name}_ms"), number(delay, name));
     }
     run.values.insert("accept_p99_ms".into(), number(&sent["latency_ms"], "p99"));
-    for name in ["lost", "duplicates", "damaged"] {
-        run.values.insert(name.into(), number(counts, name));
-    }
+    keep_faults(run, counts);
     run.values.insert("messages".into(), number(sent, "accepted"));
     run.values.insert("seconds".into(), number(sent, "seconds"));
     for (from, name) in [(sent, "accept"), (counts, "arrive")] {
@@ -170,12 +116,7 @@ fn judge(run: &mut Run, sent: &Value, counts: &Value) -> Result<()> {
     }
     let few = run.figure.name.contains("last");
     run.value = Some(number(delay, if few { "max" } else { "p99" }));
-    for name in ["lost", "duplicates", "damaged", "unaccounted"] {
-        let count = run.values[name];
-        if count > 0.0 {
-            run.warnings.push(format!("{count} {name}"));
-        }
-    }
+    warn_of(run, &["lost", "duplicates", "damaged", "unaccounted"]);
     ensure!(run.value > Some(0.0), "no delay was measured");
     Ok(())
 }

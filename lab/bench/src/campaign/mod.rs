@@ -8,6 +8,8 @@ mod delays;
 mod fairness;
 pub mod generator;
 mod layouts;
+mod load;
+mod measure;
 mod meter;
 mod options;
 mod orders;
@@ -15,7 +17,7 @@ mod overload;
 mod place;
 mod progress;
 mod rate;
-mod run;
+mod result;
 mod schedule;
 mod shell;
 mod silence;
@@ -24,12 +26,12 @@ pub use options::{Options, Outcome};
 pub use shell::{abouts, compare, run_alone, scenarios};
 
 use crate::room;
-use crate::scenario::{Measure, Scenario};
+use crate::scenario::Scenario;
 use anyhow::{Context, Result, ensure};
 use place::Place;
 use progress::Progress;
-use report::record::{self, Line};
-use schedule::{Schedule, Step};
+use report::record;
+use schedule::Schedule;
 use std::path::Path;
 
 /// So many errors of our own in a row end a campaign.
@@ -55,7 +57,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
             continue;
         }
         progress.begin(&step);
-        match rate::choose(&mut step, &lines).and_then(|()| answer(&place, &step)) {
+        match rate::choose(&mut step, &lines).and_then(|()| measure::lines(&place, &step)) {
             Ok(new) => {
                 new.iter().try_for_each(|line| record::append(&options.out, line))?;
                 progress.end(&step, &new);
@@ -71,15 +73,6 @@ pub fn run(options: &Options) -> Result<Outcome> {
     }
     progress.close();
     Ok(Outcome::Done)
-}
-
-fn answer(place: &Place, step: &Step) -> Result<Vec<Line>> {
-    match step.scenario.measure {
-        Measure::Load => run::load(place, step),
-        Measure::Order => orders::run(place, step),
-        Measure::Fairness => fairness::run(place, step),
-        Measure::Overload => overload::run(place, step),
-    }
 }
 
 /// Says what would be run.

@@ -1,93 +1,70 @@
-//! Runs of `measure = "overload"`: normal mail before, while and after there is more than can be done.
+//! Runs of `measure = "overload"`: normal mail before, during and after more load than the mailer can take.
 //!
-//! Must never call a message lost that still moves, or count what was put off as taken.
+//! Must never call a message lost that is still on its way, or count a message as accepted that was deferred.
 
 use super::burden::{Burden, Kind};
-use super::fairness::await_all;
-use super::generator::{self, Sink, Target};
+use super::generator::Sink;
+use super::measure::{Measure, Stand, await_all, keep_faults, monotonic_ns, number, warn_of};
 use super::meter::Meter;
 use super::place::Place;
-use super::run::{absent, accepted, number, syncs};
 use super::schedule::Step;
 use crate::layout::disks::{Disks, FileSystem};
-use crate::running::Running;
 use crate::scenario::Load;
-use crate::subject::{Phase, Site, Subject};
+use crate::subject::Site;
 use crate::watch::Family;
 use anyhow::{Context, Result, ensure};
-use report::record::{Line, Minute, Run};
+use report::record::{Minute, Run};
 use serde_json::Value;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::Path;
 
-/// Of the disk that is to be full.
+/// Size of the disk that is filled.
 const DISK_BYTES: u64 = 1 << 30;
 /// A row of the rates over time, in seconds.
 const ROW_SECONDS: f64 = 0.1;
 /// Rows of a second.
 const SECOND_ROWS: usize = 10;
-/// A rate is normal from this share of what was sent on.
+/// A rate is normal if it is at least this share of what was sent.
 const NORMAL_SHARE: f64 = 0.95;
 /// The parts of a run.
 const PHASES: [&str; 3] = ["before", "during", "after"];
 
-/// One run. An error is the laboratory's; what the subject does wrong stands in the line.
-pub fn run(place: &Place, step: &Step) -> Result<Vec<Line>> {
-    let subject = place.subject(&step.subject)?;
-    if let Some(line) = absent(step, subject) {
-        return Ok(vec![line]);
-    }
-    let kind: Kind = step.question.load.overload.parse()?;
-    let durability = syncs(place, step, subject)?;
-    let mut site = place.site(step)?;
-    let disk = matches!(kind, Kind::Disk(_))
-        .then(|| Disks::make(1, DISK_BYTES, FileSystem::Ext4, &site.queue))
-        .transpose()?;
-    if let Some(disk) = &disk {
-        site.queue.clone_from(&disk.places()[0]);
-    }
-    let mut run = place.new_run(step, place.version(subject, &site)?);
-    run.durability = durability;
-    let (id, settings) = place.settings(subject.name(), &subject.configure(&site)?)?;
-    run.settings = id;
-    let stand = Stand { step, subject, site, kind, expected: accepted(place) };
-    if let Err(error) = stand.attempt(&mut run) {
-        (run.value, run.failed) = (None, Some(format!("{error:#}")));
-    }
-    drop(disk);
-    Ok(settings.into_iter().chain([Line::Run(Box::new(run))]).collect())
-}
-
-struct Stand<'a> {
-    step: &'a Step<'a>,
-    subject: &'a dyn Subject,
-    site: Site,
+/// The measurement.
+pub struct Overload {
     kind: Kind,
-    /// What the sink is to have at the end.
-    expected: PathBuf,
+    /// The queue's own disk, if the overload is a full disk. It ends with the run.
+    _disk: Option<Disks>,
 }
 
-impl Stand<'_> {
-    fn attempt(&self, run: &mut Run) -> Result<()> {
-        let load = &self.step.question.load;
-        std::fs::write(&self.expected, "")?;
-        let place = format!("127.0.0.1:{}", self.site.next_hop);
-        let sink = Sink::open(&place, &Default::default(), self.kind.sink_rate(), &self.expected)?;
-        let mut running = Running::start(self.subject, &self.site, Phase::Serve, None)?;
-        running.await_greeting()?;
-        let warm = Load { messages: load.warm_up, seconds: 0.0, rate: 0.0, ..load.clone() };
-        self.send("warm-up", 1, &warm)?;
-        std::thread::sleep(Duration::from_secs_f64(load.settle));
-        let meter = Meter::begin(Some(&Family::below(&running.pids())), &self.site.queue)?;
-        let mut sent = vec![self.send(PHASES[0], 2, load)?];
-        let address = self.subject.address(&self.site);
-        let list = self.list("burden");
-        let burden = Burden::begin(self.kind, &address, load.seconds, &self.site.queue, &list)?;
-        sent.push(self.send(PHASES[1], 3, load)?);
+impl Measure for Overload {
+    fn plan(_: &Place, step: &Step, site: &mut Site) -> Result<Overload> {
+        let kind: Kind = step.question.load.overload.parse()?;
+        let disk = matches!(kind, Kind::Disk(_))
+            .then(|| Disks::make(1, DISK_BYTES, FileSystem::Ext4, &site.queue))
+            .transpose()?;
+        if let Some(disk) = &disk {
+            site.queue.clone_from(&disk.places()[0]);
+        }
+        Ok(Overload { kind, _disk: disk })
+    }
+
+    fn run(self, stand: &Stand, run: &mut Run) -> Result<()> {
+        let (load, expected) = (stand.load(), stand.accepted());
+        std::fs::write(&expected, "")?;
+        let place = format!("127.0.0.1:{}", stand.site.next_hop);
+        let sink = Sink::open(&place, &Default::default(), self.kind.sink_rate(), &expected)?;
+        let running = stand.start(&[])?;
+        send(stand, "warm-up", 1, &stand.warm_up())?;
+        stand.settle();
+        let meter = Meter::begin(Some(&Family::below(&running.pids())), &stand.site.queue)?;
+        let mut sent = vec![send(stand, PHASES[0], 2, load)?];
+        let address = stand.subject.address(&stand.site);
+        let list = expected.with_extension("burden");
+        let burden = Burden::begin(self.kind, &address, load.seconds, &stand.site.queue, &list)?;
+        sent.push(send(stand, PHASES[1], 3, load)?);
         let said = burden.end(&sink)?;
         let ended_ns = monotonic_ns();
-        sent.push(self.send(PHASES[2], 4, load)?);
-        self.write_expected()?;
+        sent.push(send(stand, PHASES[2], 4, load)?);
+        gather(&expected)?;
         await_all(&sink).context("at the end")?;
         run.values.insert("drain_s".into(), (monotonic_ns() - ended_ns) / 1e9);
         meter.end(run, sent.iter().map(|sent| number(sent, "accepted")).sum());
@@ -102,37 +79,27 @@ impl Stand<'_> {
         }
         judge(run, load, &sent[2], ended_ns, &sink.stop()?)
     }
-
-    fn list(&self, name: &str) -> PathBuf {
-        self.expected.with_extension(name)
-    }
-
-    /// One part of the normal mail; its promises go to a list of its own.
-    fn send(&self, name: &str, seed: u64, load: &Load) -> Result<Value> {
-        let (address, recipient) =
-            (self.subject.address(&self.site), self.subject.recipient(&self.site));
-        let target = Target {
-            address: &address,
-            recipient: &recipient,
-            without_goodbye: self.subject.is_left_without_goodbye(),
-        };
-        let load = Load { every: ROW_SECONDS, ..load.clone() };
-        generator::send(&target, &load, self.step.seed.wrapping_add(seed), &self.list(name))
-    }
-
-    /// All promises, in one file.
-    fn write_expected(&self) -> Result<()> {
-        let mut all = String::new();
-        for name in ["warm-up", "burden"].iter().chain(&PHASES) {
-            let list = self.list(name);
-            all += &std::fs::read_to_string(&list).unwrap_or_default(); // some burdens promise nothing
-            let _ = std::fs::remove_file(list); // of the next run it would be
-        }
-        Ok(std::fs::write(&self.expected, all)?)
-    }
 }
 
-/// Rate and delay of one part, and what was put off.
+/// Sends one part of the normal mail; its promises are listed in a file of its own.
+fn send(stand: &Stand, name: &str, seed: u64, load: &Load) -> Result<Value> {
+    let load = Load { every: ROW_SECONDS, ..load.clone() };
+    let list = stand.accepted().with_extension(name);
+    stand.send(&load, stand.step.seed.wrapping_add(seed), &list)
+}
+
+/// Gathers the promises of all parts in the file that the sink reads.
+fn gather(expected: &Path) -> Result<()> {
+    let mut all = String::new();
+    for name in ["warm-up", "burden"].iter().chain(&PHASES) {
+        let list = expected.with_extension(name);
+        all += &std::fs::read_to_string(&list).unwrap_or_default(); // some burdens promise nothing
+        let _ = std::fs::remove_file(list); // the next run must not find it
+    }
+    Ok(std::fs::write(expected, all)?)
+}
+
+/// Keeps rate and delay of one part, and what was deferred.
 fn tell_phase(run: &mut Run, phase: &str, sent: &Value) {
     let (accepted, seconds) = (number(sent, "accepted"), number(sent, "seconds"));
     let mut value = |name: &str, value: f64| run.values.insert(format!("{phase}_{name}"), value);
@@ -153,7 +120,7 @@ fn tell_phase(run: &mut Run, phase: &str, sent: &Value) {
     run.series.insert(format!("accepted_per_second {phase} over seconds"), points.collect());
 }
 
-/// By reply codes.
+/// Keeps refusals by reply codes.
 fn tell_refusals(run: &mut Run, who: &str, said: &Value) {
     for name in ["refusals", "refused"] {
         for (code, count) in said[name].as_object().into_iter().flatten() {
@@ -164,13 +131,8 @@ fn tell_refusals(run: &mut Run, who: &str, said: &Value) {
 }
 
 fn judge(run: &mut Run, load: &Load, after: &Value, ended_ns: f64, counts: &Value) -> Result<()> {
-    for name in ["lost", "duplicates", "damaged"] {
-        let count = number(counts, name);
-        run.values.insert(name.into(), count);
-        if count > 0.0 {
-            run.warnings.push(format!("{count} {name}"));
-        }
-    }
+    keep_faults(run, counts);
+    warn_of(run, &["lost", "duplicates", "damaged"]);
     let minutes: Vec<Minute> =
         serde_json::from_value(after["intervals"].clone()).unwrap_or_default();
     let counts: Vec<f64> = minutes.iter().map(|row| row.messages as f64).collect();
@@ -186,15 +148,10 @@ fn judge(run: &mut Run, load: &Load, after: &Value, ended_ns: f64, counts: &Valu
     Ok(())
 }
 
-/// The row with which the first second begins in which as many were taken as are sent.
+/// Returns the row at which the first second with a normal rate begins.
 fn first_normal_second(rows: &[f64], rate: f64) -> Option<usize> {
     let normal = |rows: &[f64]| rows.iter().sum::<f64>() >= rate * NORMAL_SHARE;
     rows.windows(SECOND_ROWS).position(normal)
-}
-
-fn monotonic_ns() -> f64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
 #[cfg(test)]
