@@ -22,6 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("local", &["mail", "link", "policy"]),
     ("send", &["mail", "link", "smtp", "delivery"]),
     ("queue", &["mail", "link", "policy", "scheduler", "spool", "world"]),
+    ("receive", &["mail", "link", "policy", "smtp"]),
     ("needs", &[]),
     ("daemon", DAEMON),
     ("sim", DRIVER),
@@ -47,6 +48,7 @@ const DRIVER: &[&str] = &[
     "delivery",
     "send",
     "queue",
+    "receive",
 ];
 
 /// What the tests of `daemon` need of the machine is asked with `needs`.
@@ -62,6 +64,7 @@ const DAEMON: &[&str] = &[
     "delivery",
     "send",
     "queue",
+    "receive",
     "needs",
 ];
 
@@ -78,6 +81,7 @@ const FUZZ: &[&str] = &[
     "delivery",
     "send",
     "queue",
+    "receive",
     "daemon",
 ];
 
@@ -94,6 +98,7 @@ const SANS_IO: &[&str] = &[
     "delivery",
     "send",
     "queue",
+    "receive",
 ];
 const IO_CRATES: &[&str] = &[
     "tokio",

@@ -5,7 +5,6 @@
 use super::read::Scope;
 use super::types::{Limits, Listen, Processes, Spool};
 use super::units::show_bytes;
-use crate::process::receive;
 
 /// The least that an open connection is counted with against `limits.session_memory_bytes_max`.
 const SESSION_BYTES_MIN: u64 = receive::SESSION_BYTES_MIN as u64;

@@ -86,12 +86,14 @@ pub(super) struct Seen {
     /// and gets its copies.
     places: BTreeMap<u64, (u32, u32)>,
     last: Option<u64>,
+    /// Capacity of `texts` before the last one.
+    capacity_before: usize,
 }
 
 impl Seen {
     /// Whether it was here before; remembers it if not.
     fn had(&mut self, address: &Address) -> bool {
-        self.last = None;
+        (self.last, self.capacity_before) = (None, self.texts.capacity());
         let start = self.texts.len();
         self.texts.extend([address.local(), "@", address.domain().as_str()]);
         let mut hasher = DefaultHasher::new();
@@ -107,10 +109,14 @@ impl Seen {
         false
     }
 
-    /// The last one was not accepted.
+    /// The last recipient was not accepted. Room that was made for it is given back: a session that was refused a
+    /// recipient for want of memory must not hold more than before.
     pub(super) fn forget_last(&mut self) {
         if let Some((start, _)) = self.last.take().and_then(|hash| self.places.remove(&hash)) {
             self.texts.truncate(start as usize);
+            if self.texts.capacity() > self.capacity_before {
+                self.texts.shrink_to(self.capacity_before);
+            }
         }
     }
 

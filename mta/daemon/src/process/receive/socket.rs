@@ -4,11 +4,11 @@
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use std::io::Result;
+use std::io::{ErrorKind, Result};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -23,30 +23,30 @@ pub enum Socket {
 
 /// Where connections come from.
 #[derive(Debug)]
-pub enum Listener {
+pub enum ListeningSocket {
     /// TCP.
     Tcp(TcpListener),
     /// A Unix socket.
     Unix(UnixListener),
 }
 
-impl Listener {
+impl ListeningSocket {
     /// Takes over a listening, non-blocking descriptor.
-    pub fn new(fd: OwnedFd, unix: bool) -> Result<Listener> {
+    pub fn new(fd: OwnedFd, unix: bool) -> Result<ListeningSocket> {
         if unix {
-            return Ok(Listener::Unix(UnixListener::from_std(fd.into())?));
+            return Ok(ListeningSocket::Unix(UnixListener::from_std(fd.into())?));
         }
-        Ok(Listener::Tcp(TcpListener::from_std(fd.into())?))
+        Ok(ListeningSocket::Tcp(TcpListener::from_std(fd.into())?))
     }
 
     /// The next connection, and its client's address where it has one.
     pub async fn accept(&self) -> Result<(Socket, Option<SocketAddr>)> {
         match self {
-            Listener::Tcp(listener) => {
+            ListeningSocket::Tcp(listener) => {
                 let (socket, client) = listener.accept().await?;
                 Ok((Socket::Tcp(socket), Some(client)))
             }
-            Listener::Unix(listener) => {
+            ListeningSocket::Unix(listener) => {
                 let (socket, _) = listener.accept().await?;
                 Ok((Socket::Unix(socket), None))
             }
@@ -86,7 +86,27 @@ impl Socket {
         }
     }
 
-    /// Writes what goes; where nothing does, [`Socket::writable`] waits for room.
+    /// Writes what goes at once, or has the task woken when something goes. `last` is as in [`Socket::send`].
+    pub fn poll_send(
+        &self,
+        context: &mut Context<'_>,
+        from: &[u8],
+        last: bool,
+    ) -> Poll<Result<usize>> {
+        match self.send(from, last) {
+            Ok(0) => {}
+            sent => return Poll::Ready(sent),
+        }
+        loop {
+            ready!(self.poll_writable(context))?;
+            match self.try_write(from) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+
+    /// Writes what goes at once.
     pub fn try_write(&self, from: &[u8]) -> Result<usize> {
         match self {
             Socket::Tcp(socket) => socket.try_write(from),
@@ -94,11 +114,10 @@ impl Socket {
         }
     }
 
-    /// Waits for room to write.
-    pub async fn writable(&self) -> Result<()> {
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
         match self {
-            Socket::Tcp(socket) => socket.writable().await,
-            Socket::Unix(socket) => socket.writable().await,
+            Socket::Tcp(socket) => socket.poll_write_ready(context),
+            Socket::Unix(socket) => socket.poll_write_ready(context),
         }
     }
 
