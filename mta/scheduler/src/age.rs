@@ -5,12 +5,12 @@
 //! more recipients in one record than fit one notice.
 
 use crate::clock::{JUMP_MAX, ticks, wall_of_seconds};
+use crate::memory::NONE;
 use crate::message::{
     DELAY_SEEN, DELETED, GroupState, NULL_SENDER, OVERDUE, RESTORED, TELLS_DELAY,
 };
 use crate::output::{Notice, NoticeKind, Record};
 use crate::scheduler::Scheduler;
-use crate::store::NONE;
 use mail::bounce::NOTICE_RECIPIENTS_MAX;
 use mail::{Change, Enhanced, MessageId, Reply, Report, Stage, Wall};
 use std::time::Duration;

@@ -3,9 +3,9 @@
 //! Must never look at single messages: a dead destination costs one probe now and then,
 //! however many wait for it.
 
+use crate::memory::NONE;
 use crate::order::Key;
 use crate::settings::{DestinationLimits, Retry};
-use crate::store::NONE;
 use mail::{NextHop, Outcome, Stage};
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //!
 //! Must never allocate for an entry, nor work through more than it is allowed to in one call.
 
-use crate::store::{NONE, Slab};
+use crate::memory::{NONE, Slab};
 
 const BITS: u32 = 6;
 const SLOTS: u32 = 1 << BITS;

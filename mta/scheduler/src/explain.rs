@@ -3,10 +3,10 @@
 //! Must never guess: a gate is named only if it is the one that `poll` would stop at.
 
 use crate::clock::wall_of_seconds;
+use crate::memory::NONE;
 use crate::message::{GroupState, RecipientGroup};
 use crate::poll::SUSPECT_LOSSES;
 use crate::scheduler::Scheduler;
-use crate::store::NONE;
 use mail::{MessageId, Now, Wall};
 use view::{Explanation, Gate, Waiting};
 

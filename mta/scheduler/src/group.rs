@@ -2,11 +2,11 @@
 //!
 //! Must never leave one in two lists, or in none that wakes it.
 
+use crate::memory::NONE;
 use crate::message::{GroupState, MANY, Recipient, RecipientGroup};
 use crate::order::{Facts, Key};
 use crate::scheduler::Scheduler;
 use crate::sender_queues::SenderQueueKey;
-use crate::store::NONE;
 use mail::{Change, Report};
 use view::Order;
 

@@ -14,6 +14,7 @@ mod explain;
 mod group;
 mod list;
 mod members;
+mod memory;
 mod message;
 mod operate;
 mod order;
@@ -27,7 +28,6 @@ mod scheduler;
 mod sender_queues;
 pub mod settings;
 mod snapshot;
-mod store;
 
 pub use list::PAGE_BYTES_MAX;
 pub use order::Candidates;

@@ -4,10 +4,10 @@
 
 use crate::clock::wall_of_seconds;
 use crate::destination::FAILURES_MAX;
+use crate::memory::NONE;
 use crate::message::{GroupState, RecipientGroup};
 use crate::scheduler::Scheduler;
 use crate::settings::matches;
-use crate::store::NONE;
 use mail::{MessageId, Now};
 use std::time::Duration;
 use view::{

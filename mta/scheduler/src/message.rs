@@ -3,7 +3,7 @@
 //! Must never grow without a look at the memory test: each byte here is megabytes there.
 
 use crate::due::{Links, Timed};
-use crate::store::NONE;
+use crate::memory::NONE;
 use mail::{MessageId, Notify};
 use view::HeldBy;
 

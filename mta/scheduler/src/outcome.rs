@@ -129,7 +129,7 @@ impl Scheduler {
         if self.destinations[at].learn(health, flight.epoch, &moment) {
             let why = outcomes.iter().map(|(_, outcome)| outcome);
             let why = why.filter(|_| health == Health::Unreachable).map(Outcome::report).next();
-            let new = why.map_or(crate::store::NONE, |report| self.reports.intern(report));
+            let new = why.map_or(crate::memory::NONE, |report| self.reports.intern(report));
             let old = std::mem::replace(&mut self.destinations[at].last_failure, new);
             self.reports.release(old);
         }
@@ -258,7 +258,7 @@ impl Scheduler {
         let message = self.groups[group].message;
         let mut by_report: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for index in left {
-            let report = self.recipient(message, *index).map_or(crate::store::NONE, |r| r.report);
+            let report = self.recipient(message, *index).map_or(crate::memory::NONE, |r| r.report);
             by_report.entry(report).or_default().push(*index);
         }
         for (report, recipients) in by_report {

@@ -5,10 +5,10 @@
 use crate::clock::TICK;
 use crate::destination::{ANSWERS, Destination, GOES_ON, IN_TURN, PARKED};
 use crate::group::{LIGHT_SENDER_MAX, To};
+use crate::memory::NONE;
 use crate::message::{GroupState, RecipientGroup};
 use crate::output::{Attempt, AttemptId, DestinationId, Output};
 use crate::scheduler::{Flight, Scheduler};
-use crate::store::NONE;
 use mail::{Instant, NextHop, Now};
 use std::cmp::Reverse;
 use std::time::Duration;

@@ -5,9 +5,9 @@
 
 use crate::destination::ROUTED;
 use crate::list::ROWS_LOOKED_AT_MAX;
+use crate::memory::NONE;
 use crate::message::RecipientGroup;
 use crate::scheduler::Scheduler;
-use crate::store::NONE;
 use mail::{Domain, MessageId, NextHop};
 
 /// Destinations looked at to find a route by its name; with more of them messages are looked through instead.

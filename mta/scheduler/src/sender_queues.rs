@@ -5,9 +5,9 @@
 
 use crate::destination::{CLASSES, Destination};
 use crate::due::Links;
+use crate::memory::shards::{Shards, hash_with};
+use crate::memory::{NONE, Slab};
 use crate::message::RecipientGroup;
-use crate::store::shards::{Shards, hash_with};
-use crate::store::{NONE, Slab};
 
 /// So many of a higher class go before one of a lower.
 const RUN_MAX: u8 = 8;

@@ -6,11 +6,11 @@
 
 use crate::clock::wall_of_seconds;
 use crate::group::To;
+use crate::memory::{NONE, Numbers};
 use crate::message::{
     DELAY_SEEN, GroupState, MANY, Message, NULL_SENDER, OVERDUE, Recipient, TELLS_DELAY,
 };
 use crate::scheduler::{Scheduler, SchedulerError};
-use crate::store::{NONE, Numbers};
 use mail::{Change, MessageId, NextHop, Notify, Now, Report, Wall};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
