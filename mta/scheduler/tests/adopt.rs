@@ -1,4 +1,4 @@
-//! Attempts of a former life: in flight, not tried twice, and done when their end is told.
+//! Attempts of a former incarnation: they are in flight, are not tried twice, and end with their outcome.
 
 #![allow(clippy::unwrap_used)]
 
@@ -58,7 +58,7 @@ fn what_has_begun_goes_before_an_attempt_that_has_not_and_nothing_is_given_up_me
         let attempt = bench.attempts().remove(0).attempt;
         assert_eq!(bench.scheduler.flights_of(message, &[1, 0]), [attempt]);
         assert!(bench.scheduler.flights_of(MessageId(2), &[0]).is_empty(), "unknown");
-        // The message comes of age, and the attempt is not wanted any more.
+        // The message expires, and the attempt is no longer wanted.
         bench.pass(seconds(6 * 86_400));
         bench.records();
         if held {

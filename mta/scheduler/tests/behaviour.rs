@@ -1,4 +1,4 @@
-//! What a postmaster relies on, claim by claim.
+//! The behaviour that a postmaster relies on, claim by claim.
 
 #![allow(clippy::unwrap_used)]
 
@@ -107,7 +107,7 @@ fn waits_grow_by_the_factor_and_the_message_expires_once_with_its_last_reply() {
     assert_eq!(kinds(&record), ["failed", "retire"]);
     let notice = &record.notices[0];
     let reply = &notice.recipients[0].1.reply;
-    // The evidence is what the peer said last; `mail::bounce` says that the time is over.
+    // The evidence is the peer's last reply; `mail::bounce` adds that the time is over.
     assert_eq!(notice.kind, NoticeKind::Expired);
     assert_eq!(reply.to_string(), "450 4.0.0 try again later");
     assert_eq!(bench.now.wall.since(start().wall).as_secs(), 5 * 86_400);
@@ -301,7 +301,7 @@ fn ten_messages_beside_a_million_of_another_sender_go_at_once() {
             bench.send(mail(id + 1, "flood@a.test", &[&format!("x@d{}.test", id % spread)]));
         }
         let mut flying = bench.attempts();
-        // To destinations whose turn is that of a flood, not of somebody with little mail.
+        // Destinations whose turn is a heavy sender's, not a light one's.
         for id in 0..10u64 {
             let to = format!("x@d{}.test", (id + 300) % spread);
             bench.send(mail(100_000 + id, "few@a.test", &[&to]));
@@ -380,11 +380,11 @@ fn a_domain_whose_destination_was_forgotten_is_never_taken_for_another_one() {
     };
     bench.send(mail(1, "a@a.test", &["x@d.test"]));
     assert_eq!(deliver(&mut bench), Some(mx("d.test")));
-    // Mail for the same domain by another way: its name is still known when its destination is not.
+    // Mail for the same domain by another route: the name is still known when its destination is not.
     bench.send(mail(2, "a@a.test", &["x@d.test"]).hop(mx("gateway.test")));
     let attempt = bench.attempts().remove(0);
     assert_eq!(bench.scheduler.hop(attempt.destination), Some(&mx("gateway.test")));
-    // More destinations than are remembered without mail, the last of them where the first one was.
+    // More destinations than are remembered without mail. The last of them takes the place of the first.
     for id in 3..2_500 {
         bench.send(mail(id, "a@a.test", &[&format!("x@n{id}.test")]));
         deliver(&mut bench);
@@ -397,7 +397,7 @@ fn send_to(bench: &mut Bench, id: u64, domain: &str) -> MessageId {
     bench.send(mail(id, "a@a.test", &[&format!("x@{domain}.test")]))
 }
 
-/// A destination without mail, of which the scheduler knows that it does not answer.
+/// Makes a destination without mail that is known not to answer.
 fn find_dead(bench: &mut Bench, id: u64, domain: &str) {
     let message = send_to(bench, id, domain);
     for _ in 0..3 {
@@ -416,7 +416,7 @@ fn deliver_to(bench: &mut Bench, id: u64, domain: &str) {
 #[test]
 fn a_thousand_destinations_without_mail_are_remembered_the_last_ones() {
     let mut bench = Bench::new(plain());
-    // While it has mail it is not among them.
+    // With mail it is not among the forgotten ones.
     let waiting = send_to(&mut bench, 2, "dead");
     bench.scheduler.hold(waiting, bench.now);
     find_dead(&mut bench, 3, "dead");
@@ -452,7 +452,8 @@ fn also_if_the_mail_of_a_thousand_was_deleted_before_its_turn() {
     }
 }
 
-/// To whom attempts go, one at a time, while two destinations have much mail of one sender; each takes so long.
+/// Returns the destinations of attempts, made one at a time, while two destinations have much mail of one sender. Each
+/// attempt takes this long.
 fn in_turn(attempts: usize, each: Duration, hop: &dyn Fn(u64) -> NextHop) -> Vec<DestinationId> {
     let mut bench = Bench::new(Settings { attempts_in_flight_max: 1, ..plain() });
     for id in 0..400u64 {
@@ -657,7 +658,7 @@ fn a_hold_and_a_release_are_recorded_also_where_they_change_nothing() {
                 true => assert!(bench.scheduler.hold(id, bench.now)),
                 false => assert!(bench.scheduler.release(id, bench.now)),
             }
-            // Who asked is answered when this is durable; the first may not be.
+            // The operator is answered when this record is durable; the first one may not be durable.
             assert_eq!(kinds(&bench.records().remove(0)), [expected]);
         }
     }
@@ -719,7 +720,7 @@ fn the_end_of_a_message_is_the_last_change_of_the_record_that_brings_it() {
     }
 }
 
-/// Answers all attempts with a reply for each recipient, until the message is given up.
+/// Answers all attempts with a reply for each recipient until the message is given up.
 fn expire_list(reply_bytes: usize, recipients: u32) -> (Bench, Vec<Record>) {
     let plain = plain();
     let retry = Retry { first: seconds(3600), expire: seconds(600), ..plain.retry };
@@ -837,13 +838,13 @@ fn who_is_told_of_a_delay_in_several_records_is_told_of_the_rest_after_a_restart
     assert!(told.into_iter().eq(0..RECIPIENTS), "each once");
 }
 
-/// The recipients whose delay is told.
+/// Returns the recipients in delay notices.
 fn delays(record: &Record) -> Vec<u32> {
     let notices = record.notices.iter().filter(|notice| notice.kind == NoticeKind::Delayed);
     notices.flat_map(|notice| notice.recipients.iter().map(|(at, _)| *at)).collect()
 }
 
-/// The attempt has begun for the scheduler, and waits for a process when the time of its message is over.
+/// Begins an attempt that still waits for a process when the time of its message is over.
 #[test]
 fn an_attempt_that_is_taken_back_at_the_end_of_its_time_is_told_of_in_bounded_records() {
     const RECIPIENTS: u32 = 5_000;
@@ -851,7 +852,7 @@ fn an_attempt_that_is_taken_back_at_the_end_of_its_time_is_told_of_in_bounded_re
         DestinationLimits { recipients_per_message: 100_000, ..DestinationLimits::for_tests() };
     let retry = Retry { expire: seconds(86_400), ..NO_JITTER };
     let mut bench = Bench::new(Settings { retry, delay_notice_after: None, ..limited(limits) });
-    // What the next hop said when it could not be reached stands for each of them.
+    // The failure to reach the next hop is the evidence for each of them.
     bench.send(mail(1, "a@a.test", &["a@b.test"]));
     let first = bench.attempts().remove(0);
     let away = Outcome::Deferred(report(Stage::Connect, 421, &"x".repeat(8_000)));

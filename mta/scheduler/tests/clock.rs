@@ -1,4 +1,4 @@
-//! Clocks that jump, and restarts: nothing bounces in a burst, nothing gets stuck.
+//! Clocks that jump, and restarts: nothing bounces in a burst, and nothing gets stuck.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ fn jump(now: &mut Now, micros: i64) {
     now.wall = Wall::from_micros(now.wall.micros() + micros);
 }
 
-/// Greylists everything for a time; counts attempts and bounces.
+/// Greylists all mail for a time, and counts attempts and bounces.
 fn run(bench: &mut Bench, time: u64) -> (u32, u32) {
     let end = bench.now.monotonic + seconds(time);
     let (mut attempts, mut bounces) = (0, 0);

@@ -1,7 +1,7 @@
-//! Very many messages for who is slow, and very many destinations that are dead: what the others
-//! have to wait (D174, D175).
+//! How long other mail waits beside very many messages for a slow destination, and beside very many dead destinations (D174,
+//! D175).
 //!
-//! Must never count by a clock of the machine: all time here is virtual.
+//! Must never read a clock of the machine: all time here is virtual.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,13 +15,13 @@ use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// Attempts under way, each with the time that it still takes.
+/// Attempts in flight, each with the time that it still takes.
 struct World {
     bench: Bench,
     under_way: Vec<(Duration, Attempt)>,
-    /// When each message that somebody waits for was sent.
+    /// Time at which each measured message was sent.
     sent: HashMap<MessageId, Duration>,
-    /// How long each of them waited for its first attempt.
+    /// Time that each of them waited for its first attempt.
     waited: HashMap<MessageId, Duration>,
     tried: HashSet<MessageId>,
     time: Duration,
@@ -49,7 +49,7 @@ impl World {
         self.sent.insert(id, self.time);
     }
 
-    /// A step of time. `takes` says how long an attempt of a message takes and how it ends.
+    /// Lets one step of time pass. `takes` says how long an attempt of a message takes and how it ends.
     fn step(&mut self, takes: impl Fn(MessageId) -> (Duration, Outcome)) {
         for (left, _) in &mut self.under_way {
             *left = left.saturating_sub(STEP);
@@ -62,7 +62,7 @@ impl World {
         for attempt in ended {
             self.bench.answer(&attempt, takes(attempt.message).1);
         }
-        // As a driver does: until it has nothing to do now.
+        // As a driver does, until there is nothing to do now.
         while self.bench.scheduler.next_wakeup().is_some_and(|at| at <= self.bench.now.monotonic) {
             for attempt in self.bench.attempts() {
                 self.tried.insert(attempt.message);
@@ -77,7 +77,7 @@ impl World {
         self.time += STEP;
     }
 
-    /// The longest that one of these waited; all of them must have been tried.
+    /// Longest wait of these messages; all of them must have been tried.
     fn longest(&self, ids: impl Iterator<Item = u64>) -> Duration {
         ids.map(|id| self.waited[&MessageId(id)]).max().unwrap()
     }
@@ -94,7 +94,7 @@ fn d174_a_slow_domain_with_a_hundred_thousand_messages_lets_the_others_pass() {
         (Duration::from_secs(time), delivered())
     };
     for second in 0..300 {
-        // From the same sender to others, and from others to the slow one.
+        // From the same sender to other destinations, and from other senders to the slow one.
         world.send(second * 2 + 1, "list@l.test", &format!("b@other{}.test", second % 50));
         if second % 30 == 0 {
             world.send(second * 2 + 2, "ann@a.test", "b@slow.test");
@@ -103,7 +103,7 @@ fn d174_a_slow_domain_with_a_hundred_thousand_messages_lets_the_others_pass() {
     }
     let others = world.longest((0..299).map(|second| second * 2 + 1));
     assert!(others <= STEP, "others waited {others:?}");
-    // The slow one's own slots are all taken by attempts of a minute: one of them must end.
+    // Attempts of a minute take all slots of the slow destination: one of them must end.
     let ann = world.longest((0..240).step_by(30).map(|second| second * 2 + 2));
     assert!(ann <= Duration::from_secs(60) + STEP, "another sender's letter there waited {ann:?}");
     assert!(
@@ -138,7 +138,7 @@ fn d175_ten_thousand_dead_domains_hold_up_neither_known_destinations_nor_new_one
     }
     let known = world.longest((0..599).map(|second| 100 + second));
     assert!(known <= STEP * 2, "mail for a destination that answers waited {known:?}");
-    // Nobody knows of a new one whether it is dead too, but its sender has little mail: it goes at once.
+    // A new destination may be dead, too, but its sender is a light one: its mail goes at once.
     let new = world.longest((0..560).step_by(10).map(|second| 1_000 + second));
     assert!(new <= STEP * 2, "mail for a new destination waited {new:?}");
     assert!(world.most <= 1_000, "{} attempts at once", world.most);

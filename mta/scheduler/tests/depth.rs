@@ -1,6 +1,6 @@
-//! What is asked about a long queue, and what comes due in it, costs no look at the rest of it.
+//! Neither a question about a long queue nor a message that comes due in it costs a look at the rest of the queue.
 //!
-//! Must never count by a clock of the machine: pages and outputs tell how much was looked at.
+//! Must never read a clock of the machine: pages and outputs show how much was looked at.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use common::{Bench, mail};
 use mail::NextHop;
 use scheduler::{Filter, Settings};
 
-/// Three times what one call of `list` looks at.
+/// Three times as many messages as one call of `list` looks at.
 const OTHERS: u64 = 30_000;
 
 fn to(destination: &str) -> Filter {
@@ -31,7 +31,7 @@ fn deep() -> Bench {
 #[test]
 fn the_mail_of_one_destination_is_listed_without_a_look_at_the_others() {
     let mut bench = deep();
-    // Whether it waits, is held, or has been tried makes no difference.
+    // Waiting, held or tried makes no difference.
     bench.scheduler.hold(mail::MessageId(13), bench.now);
     let page = bench.scheduler.list(&to("few.TEST"), None, 100, bench.now);
     let ids: Vec<u64> = page.rows.iter().map(|row| row.message.0).collect();
@@ -91,7 +91,8 @@ fn after_a_restart_the_lists_are_the_same() {
     }
 }
 
-/// Outputs and calls of `poll` that the expiry of one message takes among so many others that wait for theirs.
+/// Returns the outputs and calls of `poll` that the expiry of one message takes, among this many others that wait for
+/// theirs.
 fn cost_of_an_expiry(among: u64) -> (usize, usize) {
     let settings = Settings { attempts_in_flight_max: 0, ..Settings::for_tests() };
     let (expire, hour) = (settings.retry.expire, common::seconds(3600));

@@ -1,4 +1,4 @@
-//! Each message says which gate it waits at, since when, and when it is tried.
+//! The explanation of a message: its gate, since when, and the next attempt.
 
 #![allow(clippy::unwrap_used)]
 
@@ -129,7 +129,7 @@ fn behind_destinations_that_have_not_answered_it_is_their_share_of_the_process_l
     let flying = bench.attempts();
     assert_eq!(flying.len(), 6, "a quarter is kept for those that answer");
     assert_eq!(gate(&bench, 9), Gate::ProcessLimit { attempts_in_flight_max: 6 });
-    // Each that answers makes room.
+    // Each destination that answers makes room.
     bench.answer(&flying[0], common::delivered());
     assert_eq!(bench.attempts().len(), 1);
     bench.send(mail(20, "a@a.test", &["b@d1.test"]));
@@ -148,7 +148,7 @@ fn while_that_share_is_full_a_destination_waits_for_it_only_if_it_has_not_answer
     let first = bench.attempts().remove(0);
     let full = Gate::ProcessLimit { attempts_in_flight_max: 6 };
     assert_eq!(gate(&bench, 10), full, "set aside like the rest");
-    // It answers, and others take its place.
+    // The destination answers, and others take its place.
     bench.answer(&first, common::delivered());
     for attempt in bench.attempts().iter().filter(|attempt| attempt.message == MessageId(10)) {
         bench.answer(attempt, common::delivered());

@@ -1,7 +1,7 @@
-//! What a message costs grows with its recipients, and not faster: replay, snapshots, adoption.
+//! The cost of a message grows linearly with its recipients: replay, snapshots, adoption.
 //!
-//! Must never ask a clock: bytes asked of the allocator show a list that is copied for each recipient. That nothing is
-//! looked through for each recipient is shown by `cargo xtask counts --growth`.
+//! Must never read a clock: allocated bytes show a list that is copied for each recipient. `cargo xtask counts --growth`
+//! shows that no list is searched for each recipient.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,15 +21,15 @@ thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is passed on to the system's allocator unchanged; counting touches no memory.
+// SAFETY: all calls go to the system's allocator unchanged; counting touches no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = BYTES.try_with(|bytes| bytes.set(bytes.get() + layout.size()));
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -38,10 +38,10 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const MESSAGE: MessageId = MessageId(1);
-/// More than this times as much for four times as many recipients is more than linear.
+/// Cost of four times as many recipients, above which the growth is more than linear.
 const GROWTH_MAX: f64 = 4.4;
 
-/// A bench with one message of so many recipients of one destination.
+/// Makes a bench with one message to this many recipients of one destination.
 fn list_of(recipients: u32) -> Bench {
     let mut bench = Bench::new(Settings::for_tests());
     let to: Vec<String> = (0..recipients).map(|index| format!("user{index}@list.test")).collect();
@@ -49,7 +49,7 @@ fn list_of(recipients: u32) -> Bench {
     bench
 }
 
-/// All recipients once, in an order in which neighbours are far apart.
+/// Returns all recipients once, in an order in which neighbours are far apart.
 fn scattered(recipients: u32) -> impl Iterator<Item = u32> {
     (0..recipients).map(move |at| (at * 7_919) % recipients)
 }
@@ -60,7 +60,7 @@ fn due(recipients: Vec<u32>, bench: &Bench, text: &str) -> Change {
     Change::Due { message: MESSAGE, recipients, due, attempts: 1, report }
 }
 
-/// Asserts that four times as many recipients have `work` ask for no more than 4.4 times as many bytes.
+/// Asserts that `work` allocates at most 4.4 times as many bytes for four times as many recipients.
 fn assert_linear(what: &str, work: impl Fn(&mut Bench, u32)) {
     let asked_for = |recipients: u32| {
         let mut bench = list_of(recipients);
@@ -100,11 +100,11 @@ fn r209_attempts_of_a_former_life_are_adopted_without_a_look_at_the_other_recipi
     });
 }
 
-/// What happens to the recipients of one list while the log is read again.
+/// Change of the recipients of one list while the log is read again.
 #[derive(Clone, Debug)]
 enum Event {
     Delivered(Vec<u32>),
-    /// With a due time of a few that there are.
+    /// Deferred, with one of a few due times.
     Due(Vec<u32>, u64),
 }
 

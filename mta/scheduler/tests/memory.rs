@@ -1,4 +1,4 @@
-//! What a queued message costs in memory, counted at the allocator.
+//! The memory of a queued message, counted at the allocator.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,16 +13,16 @@ struct Counting;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is passed on to the system's allocator unchanged; counting touches no memory.
+// SAFETY: all calls go to the system's allocator unchanged; counting touches no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -34,8 +34,8 @@ const MESSAGES: u64 = 100_000;
 const DESTINATIONS: u64 = 10_000;
 const SENDERS: u64 = 1_000;
 
-/// Bytes a message: held, or ready behind a full process limit, each of another sender than its
-/// neighbours in the same destination.
+/// Returns the bytes of a message: held, or ready behind a full process limit. Each message has another sender than its
+/// neighbours at the same destination.
 fn cost(held: bool) -> (f64, Bench) {
     let mut bench = Bench::new(Settings { attempts_in_flight_max: 0, ..Settings::for_tests() });
     let before = BYTES.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Random events against a simple model: nobody is lost, nobody is tried twice at once, every
-//! message retires exactly once, and the sums are those of counting.
+//! Random events against a simple model: no recipient is lost or tried twice at once, every message retires exactly once, and
+//! the sums are right.
 
 #![allow(clippy::unwrap_used)]
 
@@ -64,7 +64,7 @@ fn settings() -> Settings {
     }
 }
 
-/// What is known of a queue from outside: who is not done, who is in flight.
+/// State of a queue as seen from outside: unfinished recipients, and recipients in flight.
 struct Model {
     bench: Bench,
     pending: BTreeMap<MessageId, BTreeSet<u32>>,
@@ -193,7 +193,7 @@ impl Model {
         }
     }
 
-    /// A new scheduler from snapshots of the old one; attempts in flight are gone.
+    /// Replaces the scheduler with one made from snapshots. Attempts in flight are lost.
     fn restart(&mut self) {
         let now = self.bench.now;
         self.flush();
@@ -284,7 +284,7 @@ impl Model {
         }
     }
 
-    /// Lets everything go: no holds, all answers good.
+    /// Lets all mail go: no holds, and success for every attempt.
     fn finish(&mut self) {
         for id in self.pending.keys().copied().collect::<Vec<_>>() {
             self.bench.scheduler.release(id, self.bench.now);
@@ -298,7 +298,7 @@ impl Model {
             for attempt in std::mem::take(&mut self.flying) {
                 self.answer(attempt, 0);
             }
-            // Holds for losses come late; let those go too.
+            // Holds for losses come late; they are released, too.
             for id in std::mem::take(&mut self.held) {
                 self.bench.scheduler.release(id, self.bench.now);
             }
@@ -328,7 +328,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What the log says, applied to snapshots of the arrivals, gives the queue there was.
+    /// The changes of the log, applied to snapshots of the arrivals, give the same queue.
     #[test]
     fn the_log_read_again_gives_the_same_queue(
         events in proptest::collection::vec(event(), 1..80)

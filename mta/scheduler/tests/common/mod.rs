@@ -1,4 +1,4 @@
-//! What the scheduler's tests share: a clock to turn, messages to send, answers to give.
+//! Support for the scheduler's tests: a clock, messages to send, answers to give.
 
 #![allow(dead_code)] // each test file uses a part
 
@@ -37,7 +37,7 @@ pub fn start() -> Now {
     Now { monotonic: Instant::from_nanos(1_000_000_000_000), wall: Wall::from_micros(START) }
 }
 
-/// One message to some recipients, each by MX of its domain.
+/// One message to some recipients, each by the MX hosts of its domain.
 pub fn mail<'a>(id: u64, sender: &'a str, to: &[&str]) -> Mail<'a> {
     let route = |to: &&str| {
         let domain = to.rsplit_once('@').unwrap().1;
@@ -123,7 +123,7 @@ impl Bench {
         MessageId(mail.id)
     }
 
-    /// All that is to be done now.
+    /// Returns all outputs that are due now.
     pub fn drain(&mut self) -> Vec<Output> {
         std::iter::from_fn(|| self.scheduler.poll(self.now)).collect()
     }
@@ -151,7 +151,7 @@ impl Bench {
         self.scheduler.outcome(attempt.attempt, &all, self.now);
     }
 
-    /// Lets time pass until the scheduler wants to be asked; false: it does not.
+    /// Lets time pass until the next wakeup of the scheduler. Returns false if there is none.
     pub fn sleep(&mut self) -> bool {
         let Some(wakeup) = self.scheduler.next_wakeup() else { return false };
         self.pass(wakeup.since(self.now.monotonic));
