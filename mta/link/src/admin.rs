@@ -1,9 +1,9 @@
-//! What an operator's command line asks the queue process, and what it answers.
+//! Requests of the command line to the queue process, and their answers.
 //!
-//! Must never trust a length before its bound, and never carry a byte of a message's body.
+//! Must never trust a length before it is compared with its bound, or carry a byte of a message's body.
 //!
-//! One frame a request, one frame an answer, in turn, over a Unix socket whose permissions decide
-//! who may ask. The version stands first, so that another build is told apart from garbage:
+//! Each request is one frame, and so is its answer. They go over a Unix socket whose permissions decide who may ask. The
+//! version comes first, so that another build is told apart from garbage:
 //!
 //! ```text
 //! +----------------+--------------+-----------------------------+
@@ -11,8 +11,8 @@
 //! +----------------+--------------+-----------------------------+
 //! ```
 //!
-//! No answer is unbounded: lists come in pages, and an action over many messages is a series of
-//! calls, each of which says where to go on.
+//! Every answer is bounded: lists come in pages, and an action on many messages is a series of calls, each of which says
+//! where the next one continues.
 
 use crate::{LinkError, frame};
 use bytes::{Bytes, BytesMut};
@@ -23,187 +23,187 @@ pub use view::{
     Summary, Waiting,
 };
 
-/// Counts up with each change of these types.
+/// Version of these types; incremented with each change, and with each change of the types in `view`.
 pub const ADMIN_VERSION: u16 = 4;
 /// Longest request in bytes: `IDS_MAX` queue ids and some text.
 pub const REQUEST_BYTES_MAX: usize = 256 << 10;
 /// Longest answer in bytes: a page of long rows, or the envelope of 50,000 recipients.
 pub const ANSWER_BYTES_MAX: usize = frame::FRAME_BYTES_MAX;
-/// Queue ids in one filter.
+/// Maximum number of queue ids in one filter.
 pub const IDS_MAX: usize = 10_000;
-/// Rows in one page.
+/// Maximum number of rows in one page.
 pub const ROWS_MAX: u32 = 1_000;
-/// Recipients in one page of an explanation.
+/// Maximum number of recipients in one page of an explanation.
 pub const EXPLAINED_MAX: u32 = 1_000;
-/// Bytes of a message's headers in `Shown`.
+/// Longest header section in `Shown`, in bytes.
 pub const HEADERS_BYTES_MAX: usize = 64 << 10;
 
-/// What the command line asks.
+/// Request of the command line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// The queue in a few numbers; answered by `Summary`.
+    /// Asks for the queue in a few numbers; answered by `Summary`.
     Summary,
-    /// Messages after `after`, in the order of their ids; answered by `Page`.
+    /// Asks for messages in the order of their ids; answered by `Page`.
     List {
-        /// Which.
+        /// Selects the messages.
         filter: Filter,
-        /// Where the page before this one ended.
+        /// Id after which the page begins: the `next` of the page before.
         after: Option<MessageId>,
-        /// At most so many; more than `ROWS_MAX` counts as that.
+        /// Maximum number of rows; a larger number than `ROWS_MAX` counts as `ROWS_MAX`.
         rows_max: u32,
     },
-    /// One message's envelope and headers; answered by `Shown`.
+    /// Asks for the envelope and headers of a message; answered by `Shown`.
     Show(MessageId),
-    /// Why a message is where it is; answered by `Explanation`.
+    /// Asks what the recipients of a message wait for; answered by `Explanation`.
     Explain {
-        /// Which.
+        /// Queue id of the message.
         message: MessageId,
-        /// The first recipient of the page, by index.
+        /// Index of the first recipient of the page.
         recipient_first: u32,
     },
-    /// Do something with the messages that pass a filter; answered by `Acted`.
+    /// Applies an action to the messages that a filter selects; answered by `Acted`.
     Act {
-        /// What.
+        /// The action.
         action: Action,
-        /// With which.
+        /// Selects the messages.
         filter: Filter,
-        /// Where the call before this one ended.
+        /// Id after which the call begins: the `next` of the call before.
         after: Option<MessageId>,
-        /// Only count.
+        /// Only counts the messages.
         dry_run: bool,
     },
-    /// Read and sort the whole queue and start it in this order; answered by `Ran`.
+    /// Reads and sorts the whole queue and starts it in this order; answered by `Ran`.
     Run {
         /// Order in which the messages are tried.
         order: Order,
     },
-    /// The processes and their counters; answered by `Status`.
+    /// Asks for the processes and their counters; answered by `Status`.
     Status,
 }
 
-/// What can be done with messages.
+/// Action on messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
-    /// Not to be tried until released.
+    /// Keeps a message from being tried until it is released.
     Hold,
-    /// Let go again.
+    /// Releases a held message.
     Release,
-    /// Try deferred mail now; a hold stays.
+    /// Lets deferred mail be tried now; does not release a hold.
     Retry,
-    /// Remove without notice to anybody.
+    /// Deletes a message without a notice to anybody.
     Delete,
-    /// -100 (last) to 100 (first).
+    /// Sets the priority, from -100 (last) to 100 (first).
     Priority(i8),
 }
 
-/// What the queue process answers.
+/// Answer of the queue process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
-    /// To `Summary`.
+    /// Answers `Summary`.
     Summary(Summary),
-    /// To `List`.
+    /// Answers `List`.
     Page(Page),
-    /// To `Show`.
+    /// Answers `Show`.
     Shown(Box<Shown>),
-    /// To `Explain`.
+    /// Answers `Explain`.
     Explanation(Box<Explanation>),
-    /// To `Act`.
+    /// Answers `Act`.
     Acted(Acted),
-    /// To `Run`.
+    /// Answers `Run`.
     Ran(Ran),
-    /// To `Status`.
+    /// Answers `Status`.
     Status(Status),
-    /// To anything about a message that is not in the queue.
+    /// Answers any request about a message that is not in the queue.
     Unknown(MessageId),
-    /// It could not be done, and why, for people.
+    /// Refuses a request, with the reason for people.
     Refused(String),
 }
 
-/// A message's envelope and headers.
+/// Envelope and headers of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shown {
-    /// Which.
+    /// Queue id of the message.
     pub message: MessageId,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// All of it.
+    /// The whole envelope.
     pub envelope: Envelope,
-    /// The headers we added and those it came with, at most `HEADERS_BYTES_MAX`.
+    /// Headers, including those that we added, up to `HEADERS_BYTES_MAX`.
     pub headers: Vec<u8>,
 }
 
-/// What an action did, or in a dry run would do.
+/// Result of an action, or of its dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acted {
-    /// Messages in this call.
+    /// Number of messages in this call.
     pub messages: u64,
-    /// Their recipients that were not done.
+    /// Number of their unfinished recipients.
     pub recipients: u64,
-    /// Their bytes.
+    /// Sum of their sizes in bytes.
     pub bytes: u64,
-    /// Where to go on; `None`: that was the end.
+    /// Id after which the next call continues; `None` at the end.
     pub next: Option<MessageId>,
 }
 
-/// A run over the whole queue.
+/// Result of a run over the whole queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
-    /// Messages in the queue.
+    /// Number of groups of recipients that were read.
     pub messages: u64,
-    /// Time to read the index, in microseconds.
+    /// Time for reading the queue, in microseconds.
     pub read_micros: u64,
-    /// Time to sort it, in microseconds.
+    /// Time for sorting, in microseconds.
     pub sort_micros: u64,
-    /// Time to put it in line in that order, in microseconds.
+    /// Time for making all of it ready in that order, in microseconds.
     pub begin_micros: u64,
 }
 
-/// The processes and their counters.
+/// Processes and their counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Of the program.
+    /// Version of the program.
     pub version: String,
-    /// What is not as it should be, a sentence each; none is well.
+    /// Troubles, one sentence each; empty if all is well.
     pub troubles: Vec<String>,
-    /// One line each.
+    /// The processes, one line each.
     pub processes: Vec<Process>,
-    /// Queue's streams to the other processes, one line each.
+    /// Streams between queue and the other processes, one line each.
     pub streams: Vec<Stream>,
 }
 
-/// The stream between queue and one process.
+/// Stream between queue and another process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stream {
     /// `receive`, `send` or `local`.
     pub role: String,
-    /// The process's number among those of its role.
+    /// Number of the process among those of its role.
     pub number: u32,
-    /// Whether there is one now.
+    /// True if the stream is up.
     pub up: bool,
-    /// How often it was begun again, the process having gone on.
+    /// Number of times the stream was replaced while the process went on.
     pub renewals: u32,
-    /// Why it was lost the last time; empty if it never was.
+    /// Reason of the last loss; empty if the stream was never lost.
     pub loss: String,
 }
 
 /// One process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// `master`, `queue`, `receive`...
+    /// Name of its role.
     pub role: String,
-    /// Its number among those of its role.
+    /// Number among the processes of its role.
     pub number: u32,
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
-    /// How long it has been up.
+    /// Time since its start, in seconds.
     pub uptime_seconds: u64,
-    /// How often it was started again.
+    /// Number of restarts.
     pub restarts: u32,
-    /// Name and value, such as `accepted` and 17.
+    /// Counters by name, such as `accepted` and 17.
     pub counters: Vec<(String, u64)>,
 }
 
-/// Makes the frame of a request or an answer.
+/// Encodes a request or an answer as a frame.
 pub fn encode<T: Serialize>(item: &T) -> Result<Bytes, LinkError> {
     let body = postcard::to_stdvec(item).map_err(|_| LinkError::Garbage)?;
     if body.len() + VERSION_BYTES_MAX > ANSWER_BYTES_MAX {
@@ -212,7 +212,7 @@ pub fn encode<T: Serialize>(item: &T) -> Result<Bytes, LinkError> {
     frame::encode(&ADMIN_VERSION, &body)
 }
 
-/// Takes the next request; `None` until it is whole.
+/// Takes the next request from the input; `None` until it is complete.
 pub fn decode_request(input: &mut BytesMut) -> Result<Option<Request>, LinkError> {
     let request = decode(input, REQUEST_BYTES_MAX)?;
     match &request {
@@ -225,7 +225,7 @@ pub fn decode_request(input: &mut BytesMut) -> Result<Option<Request>, LinkError
     }
 }
 
-/// Takes the next answer; `None` until it is whole.
+/// Takes the next answer from the input; `None` until it is complete.
 pub fn decode_answer(input: &mut BytesMut) -> Result<Option<Answer>, LinkError> {
     decode(input, ANSWER_BYTES_MAX)
 }
@@ -248,7 +248,7 @@ fn decode<T: DeserializeOwned>(
     }
 }
 
-/// A `u16` in postcard.
+/// Longest `u16` in postcard.
 const VERSION_BYTES_MAX: usize = 3;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Master and each child: one message a datagram, a descriptor beside it where one is named.
+//! The conversation between master and each child: one message a datagram, some with a descriptor.
 //!
-//! Must never carry anything a stranger said, and never let a process say what is not its to say:
-//! [`ToMaster::is_of`] and [`FromMaster::is_for`] are the tables.
+//! Must never carry a stranger's text, or accept a message that its sender may not send: [`ToMaster::is_of`] and
+//! [`FromMaster::is_for`] are the tables.
 
 use crate::LinkError;
 use crate::streams::Loss;
@@ -72,66 +72,64 @@ impl FromStr for Role {
 /// Longest control message in bytes, without its descriptor.
 pub const CONTROL_BYTES_MAX: usize = 512;
 
-/// What master says.
+/// Message of master to a child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum FromMaster {
-    /// With a sealed memfd: the settings and what an empty root lacks. First message, and again
-    /// at a reload.
+    /// Settings, and what a process with an empty root cannot read itself, in a sealed memfd. The first message, and again at
+    /// a reload.
     Settings,
-    /// With a listening socket; `index` in the settings' list of listeners.
+    /// A listening socket; `index` is its place in the list of listeners of the settings.
     Listener { index: u16 },
-    /// With the socket for the command line (queue only).
+    /// The listening socket for the command line.
     AdminListener,
-    /// With a directory descriptor: the state directory's part that this role owns.
+    /// A descriptor of a directory that the role owns.
     Directory { purpose: Purpose },
-    /// To queue, which answers operators' questions about the mailer: a process that is running, since when, and how
-    /// often it was restarted.
+    /// Process id, uptime and restarts of a process, for `posthaste status`.
     Process { role: Role, instance: u16, pid: u32, restarts: u32, up_seconds: u64 },
-    /// With a stream to a peer; replaces the former one of the same role and instance. `stream`
-    /// names it in [`ToMaster::StreamLost`].
+    /// A stream to a peer, which replaces the former stream to the same role and instance. `stream` names it in
+    /// [`ToMaster::StreamLost`].
     Peer { role: Role, instance: u16, stream: u64 },
-    /// To queue, which answers operators' questions about the mailer: how often the stream to this process was
-    /// replaced, and why the last time.
+    /// Number of times the stream to a process was replaced, and the last reason, for `posthaste status`.
     Renewed { role: Role, instance: u16, renewals: u32, loss: Loss },
-    /// To queue, before `Begin`: seals attempts, so that each later queue process knows those that
-    /// a former one gave out. The same for as long as master lives.
+    /// Key with which queue seals attempts, so that a later queue process recognizes the attempts of a former one. Does not
+    /// change while master runs. Comes before `Begin`.
     SealKey { key: [u64; 2] },
-    /// All that was needed has been said: enter the jail and begin.
+    /// Start of work: the child has all that it needs and enters its jail.
     Begin,
-    /// Take nothing new, finish what is under way, end.
+    /// Order to take nothing new, finish all work, and end.
     Drain,
 }
 
-/// What a directory descriptor is for.
+/// Purpose of a directory descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
     /// The spool.
     Spool,
     /// `{state}`, for mailbox templates.
     State,
-    /// An empty directory to be the root.
+    /// An empty directory, which becomes the root.
     EmptyRoot,
 }
 
-/// What a child says.
+/// Message of a child to master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum ToMaster {
-    /// The jail is shut and work can come. From queue: the spool is open.
+    /// The child is in its jail and ready for work. From queue: the spool is open.
     Ready,
-    /// New settings are in force.
+    /// The new settings apply.
     Reloaded,
-    /// Cannot go on, and a restart does not help: master ends with this text. Obeyed from a queue
-    /// process that is not ready yet, and from nobody else.
+    /// The child cannot go on, and a restart does not help: master ends with this text. Accepted only from a queue process that
+    /// is not ready yet.
     Fatal { text: Box<str> },
-    /// The stream of this name to this peer has ended; a new one is wanted.
+    /// The stream of this name to this peer has ended, and the child asks for a new one.
     StreamLost { role: Role, instance: u16, stream: u64, loss: Loss },
 }
 
 impl ToMaster {
-    /// Whether a child of this role may say this; `ready`: it has said [`ToMaster::Ready`]. A child
-    /// that says anything else has been taken over or has a bug, and is started again.
+    /// Returns true if a child of this role may send this message; `ready` means that it has sent [`ToMaster::Ready`]. A child
+    /// that sends anything else has been taken over or has a bug, and is restarted.
     pub fn is_of(&self, speaker: Role, ready: bool) -> bool {
         let is_child = matches!(speaker, Role::Receive | Role::Queue | Role::Send | Role::Local);
         match self {
@@ -140,7 +138,7 @@ impl ToMaster {
             ToMaster::Fatal { .. } => speaker == Role::Queue && !ready,
             ToMaster::StreamLost { role, loss, .. } => match speaker {
                 Role::Queue => matches!(role, Role::Receive | Role::Send | Role::Local),
-                // Nobody but queue knows what mail was given to whom.
+                // Only queue knows which process was given which mail.
                 Role::Receive | Role::Send | Role::Local => {
                     *role == Role::Queue && *loss != Loss::Link(LinkError::NotGiven)
                 }
@@ -151,7 +149,7 @@ impl ToMaster {
 }
 
 impl FromMaster {
-    /// Whether a child of this role accepts this.
+    /// Returns true if a child of this role accepts this message.
     pub fn is_for(&self, listener: Role) -> bool {
         let is_queue = listener == Role::Queue;
         match self {
@@ -177,7 +175,7 @@ mod tests {
 
     const CHILDREN: [Role; 4] = [Role::Receive, Role::Queue, Role::Send, Role::Local];
 
-    /// Who may say it before it is ready, and after.
+    /// Roles that may send a message before they are ready, and after.
     fn speakers(message: &ToMaster) -> [Vec<Role>; 2] {
         let of = |ready| {
             let all = Role::ALL.into_iter();

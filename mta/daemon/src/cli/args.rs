@@ -1,6 +1,6 @@
-//! What can be written on the command line.
+//! The arguments of the command line.
 //!
-//! Must never do anything: these are types, and what clap makes of them.
+//! Must never act: these are types that clap fills.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -9,7 +9,7 @@ use mail::MessageId;
 use scheduler::{ORDERS, Order};
 use std::path::PathBuf;
 
-/// A mail transfer agent: takes mail over SMTP, keeps it, delivers it.
+/// A mail transfer agent: accepts mail over SMTP, keeps it, delivers it.
 #[derive(Debug, Parser)]
 #[command(name = "posthaste", version, max_term_width = 100)]
 pub(super) struct Args {
@@ -24,31 +24,31 @@ pub(super) struct Args {
 pub(super) enum Command {
     /// Run in the foreground; the log goes to standard error or journald
     Run {
-        /// How the log is written, whatever the settings say
+        /// Format of the log, instead of the one in the settings
         #[arg(long, value_enum)]
         log: Option<LogAs>,
     },
-    /// Check the settings file and say everything that is wrong with it
+    /// Check the settings file and report everything that is wrong with it
     Check,
-    /// Look at the queue and act on it
+    /// Inspect the queue and act on it
     Queue {
         #[command(subcommand)]
         command: QueueCommand,
     },
-    /// The processes, since when they run, what they did
+    /// Show the processes, how long they have run, and their counters
     Status {
         /// One JSON object
         #[arg(long)]
         json: bool,
     },
-    /// The spool on disk
+    /// Inspect the spool on disk
     Spool {
         #[command(subcommand)]
         command: SpoolCommand,
     },
     /// Print every setting with its default, range and reason, as Markdown
     Knobs,
-    /// A process of posthaste; started by its master only
+    /// A process of posthaste; started only by its master
     #[command(hide = true)]
     Role { name: String },
 }
@@ -77,10 +77,10 @@ pub(super) enum QueueCommand {
     List {
         #[command(flatten)]
         which: Which,
-        /// At most so many
+        /// Maximum number of messages
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
-        /// One JSON object a line and message
+        /// One JSON object a message, one a line
         #[arg(long)]
         json: bool,
     },
@@ -92,7 +92,7 @@ pub(super) enum QueueCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Say for each recipient what it waits for, since when, the last reply, the next try
+    /// Explain for each recipient what it waits for, since when, the last reply and the next try
     Explain {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<MessageId>,
@@ -100,13 +100,13 @@ pub(super) enum QueueCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Keep messages from being tried until they are released
+    /// Hold messages: they are not tried until they are released
     Hold(Acting),
-    /// Let held messages go
+    /// Release held messages
     Release(Acting),
-    /// Try deferred messages now; holds stay
+    /// Try deferred messages now; releases no holds
     Retry(Acting),
-    /// Remove messages without notice to their senders; counts them and asks first
+    /// Delete messages without notices to their senders; counts them and asks first
     Delete {
         #[command(flatten)]
         acting: Acting,
@@ -114,22 +114,22 @@ pub(super) enum QueueCommand {
         #[arg(long)]
         yes: bool,
     },
-    /// Try all deferred mail now; holds stay
+    /// Try all deferred mail now; releases no holds
     Flush(Acting),
-    /// Give messages a priority from -100 (last) to 100 (first); counts in the order `priority`
+    /// Give messages a priority from -100 (last) to 100 (first)
     Priority {
         #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
         value: i8,
         #[command(flatten)]
         acting: Acting,
     },
-    /// The queue in a few numbers
+    /// Show the queue in a few numbers
     Summary {
         /// One JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Read and sort the whole queue and start it in an order; prints both times and their sum
+    /// Read and sort the whole queue and start it in this order; prints both times and their sum
     Run {
         #[arg(long, default_value = "fair", value_parser = orders())]
         order: Order,
@@ -139,15 +139,15 @@ pub(super) enum QueueCommand {
     },
 }
 
-/// An action on messages.
+/// Arguments of an action on messages.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Acting {
     #[command(flatten)]
     pub which: Which,
-    /// Every message, where nothing else says which
+    /// Every message
     #[arg(long)]
     pub all: bool,
-    /// Only count what it would be done to
+    /// Only count the messages
     #[arg(long)]
     pub dry_run: bool,
     /// One JSON object
@@ -155,10 +155,10 @@ pub(super) struct Acting {
     pub json: bool,
 }
 
-/// Which messages; all that is given must be true of them.
+/// Selection of messages. They must meet all conditions that are given.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub(super) struct Which {
-    /// These queue ids
+    /// Queue ids
     #[arg(value_name = "ID")]
     pub ids: Vec<MessageId>,
     /// With a recipient in this domain or for this next hop; `*` stands for anything
@@ -170,7 +170,7 @@ pub(super) struct Which {
     /// For this address; `*` stands for anything
     #[arg(long, value_name = "ADDRESS")]
     pub recipient: Option<String>,
-    /// At least so old, as in 90s, 5m, 2h or 3d
+    /// Minimum age, as in 90s, 5m, 2h or 3d
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub older: Option<u64>,
     /// In this state
@@ -180,9 +180,9 @@ pub(super) struct Which {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum StateArg {
-    /// In flight or ready for it
+    /// In flight or ready for an attempt
     Active,
-    /// Waiting for the schedule
+    /// Waiting for the retry schedule
     Deferred,
     /// Held
     Held,
@@ -205,12 +205,12 @@ impl Which {
     }
 }
 
-/// An address without the `<>` that people copy from the log.
+/// Returns an address without the `<>` that people copy from the log.
 fn bare(address: &str) -> String {
     address.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(address).into()
 }
 
-/// `90`, `90s`, `5m`, `2h`, `3d`, `1w` as seconds.
+/// Parses `90`, `90s`, `5m`, `2h`, `3d` or `1w` into seconds.
 fn seconds(text: &str) -> Result<u64, String> {
     const UNITS: [(char, u64); 5] =
         [('s', 1), ('m', 60), ('h', 3_600), ('d', 86_400), ('w', 604_800)];
@@ -226,7 +226,7 @@ fn seconds(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a time is a number and one of s, m, h, d, w, as in 2h".into())
 }
 
-/// The scheduler's orders, by name.
+/// Parser of the names of the orders.
 fn orders() -> impl TypedValueParser<Value = Order> {
     PossibleValuesParser::new(ORDERS.map(|(name, _)| name)).try_map(|name| name.parse::<Order>())
 }

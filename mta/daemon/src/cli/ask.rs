@@ -1,6 +1,6 @@
 //! The conversation with the queue process: one request, one answer, in turn.
 //!
-//! Must never wait without a bound, and says which socket and which setting when nobody is there.
+//! Must never wait without a bound. If no queue process is there, the error names the socket and the setting.
 
 use super::config::{self, Config};
 use super::print::Failure;
@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// The socket's name below `state`.
+/// Name of the socket below `state`.
 pub const ADMIN_SOCKET: &str = "control.sock";
 /// Longest wait for an answer; sorting a queue of millions takes seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Connects to the queue process whose state is in this directory.
+    /// Connects to the queue process with this state directory.
     pub fn connect(state: &Path) -> io::Result<Asker> {
         let stream = connect(&state.join(ADMIN_SOCKET))?;
         let mut asker = Asker { stream, patience: ANSWER_TIMEOUT, input: BytesMut::new() };
@@ -39,14 +39,14 @@ impl Asker {
         Ok(asker)
     }
 
-    /// Waits no longer than this for an answer.
+    /// Sets the longest wait for an answer.
     pub fn patience(&mut self, longest: Duration) -> io::Result<()> {
         self.patience = longest;
         self.stream.set_read_timeout(Some(longest))?;
         self.stream.set_write_timeout(Some(longest))
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for its answer.
     pub fn ask(&mut self, request: &Request) -> io::Result<Answer> {
         let invalid = |error: LinkError| io::Error::new(ErrorKind::InvalidData, error);
         self.stream.write_all(&admin::encode(request).map_err(invalid)?)?;
@@ -72,14 +72,14 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     if path.as_os_str().as_bytes().len() <= SOCKET_PATH_BYTES_MAX {
         return UnixStream::connect(path);
     }
-    // The directory by its descriptor has a short name, however deep it is.
+    // By its descriptor the directory has a short name, at any depth.
     let directory = File::open(directory)?;
     UnixStream::connect(
         Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name),
     )
 }
 
-/// The queue process of these settings, with words for people where it cannot be asked.
+/// Connection to the queue process of these settings, with errors for people.
 pub(super) struct Queue {
     asker: Asker,
 }

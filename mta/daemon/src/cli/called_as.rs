@@ -1,7 +1,7 @@
 //! `sendmail`, `mailq` and `newaliases`: the names by which old programs call a mailer.
 //!
-//! Must never take a message and lose it: what is not offered yet is refused with
-//! `EX_UNAVAILABLE`, which every caller of sendmail knows how to take.
+//! Must never take a message and lose it: a function that is not built yet fails with `EX_UNAVAILABLE`, which every caller
+//! of sendmail understands.
 
 use super::print::Failure;
 use super::{EX_OK, EX_UNAVAILABLE, config, mailq};
@@ -36,8 +36,8 @@ pub(super) fn run(name: OtherName, args: &[OsString]) -> Result<u8, Failure> {
              send it by SMTP to the address of [[listen]] in the settings. Nothing was sent.",
         )),
         OtherName::Sendmail | OtherName::Newaliases => {
-            // Nothing has to be rebuilt: there is no alias database yet. Package scripts call
-            // this after installing, and must not fail.
+            // There is no alias database yet, so there is nothing to rebuild. Package scripts call this after installing,
+            // and must not fail.
             crate::log::complain(
                 "newaliases: this version of posthaste reads no aliases; nothing done",
             );

@@ -1,6 +1,6 @@
-//! Which settings file, and what it says.
+//! The settings file: which one, and what it says.
 //!
-//! Must never go on with another file than the one that was named.
+//! Must never use another file than the one that was named.
 
 use super::print::{Failure, say};
 use super::{EX_CONFIG, EX_OK};
@@ -8,19 +8,19 @@ use crate::settings::{self, HostEnvironment, Settings};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// The settings file where none is named; it need not exist.
+/// The settings file if none is named; it need not exist.
 pub const CONFIG_DEFAULT: &str = "/etc/posthaste/posthaste.toml";
 
-/// Which file the settings come from.
+/// The file that the settings come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Config {
     pub path: PathBuf,
-    /// Somebody named it, so it has to exist.
+    /// The file was named, so it must exist.
     pub named: bool,
 }
 
 impl Config {
-    /// A file that can be opened: an empty one where the defaults hold.
+    /// Path of a file that can be opened: an empty one if the defaults apply.
     pub fn file(self) -> PathBuf {
         match self.named || self.path.exists() {
             true => self.path,
@@ -28,7 +28,7 @@ impl Config {
         }
     }
 
-    /// For messages.
+    /// Returns the name of the file, for messages.
     pub fn shown(&self) -> String {
         match self.named || self.path.exists() {
             true => self.path.display().to_string(),
@@ -45,7 +45,7 @@ pub(super) fn find(argument: Option<PathBuf>) -> Config {
     }
 }
 
-/// The text of the settings file; empty where there is none and none was named.
+/// Returns the text of the settings file; empty if there is none and none was named.
 fn text(config: &Config) -> Result<Vec<u8>, Failure> {
     match std::fs::read(&config.path) {
         Ok(text) => Ok(text),
@@ -54,7 +54,7 @@ fn text(config: &Config) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// The settings, or everything that is wrong with them.
+/// Returns the settings, or everything that is wrong with them.
 pub(super) fn load(config: &Config) -> Result<Settings, Failure> {
     let (text, file) = (text(config)?, config.path.display().to_string());
     settings::load(&text, &file, &crate::process::config::system())
@@ -64,7 +64,7 @@ pub(super) fn load(config: &Config) -> Result<Settings, Failure> {
 /// `posthaste check`.
 pub(super) fn check(config: &Config) -> Result<u8, Failure> {
     let settings = load(config)?;
-    // Who will start the mailer is not known: root can deliver as everybody.
+    // It is unknown which user will start the mailer. Root can deliver as every user.
     let environment = HostEnvironment::of(&settings, None);
     let problems = settings.problems_here(&environment, crate::process::master::is_group);
     if !problems.is_empty() {

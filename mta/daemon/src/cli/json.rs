@@ -1,6 +1,6 @@
-//! The answers for machines. Times are RFC 3339 in UTC, ids as people write them.
+//! The answers as JSON, for programs. Times are RFC 3339 in UTC, ids are in their usual form.
 //!
-//! Must never lack a field that it had in a version before: tools rely on the names.
+//! Must never lose a field that an earlier version had: tools rely on the names.
 
 use super::queue::state_word;
 use super::show::{action_words, gate_words, held_words, stage_words};
@@ -11,7 +11,7 @@ use mail::trace::rfc3339_date;
 use mail::{Report, Wall};
 use serde_json::{Value, json};
 
-/// One line.
+/// Returns a value as one line.
 pub(super) fn line(value: &Value) -> String {
     format!("{value}\n")
 }
@@ -96,7 +96,7 @@ fn waiting(waiting: &Waiting) -> Value {
     })
 }
 
-/// A gate's name for programs; `gate_words` is for people.
+/// Returns the name of a gate for programs; `gate_words` is for people.
 fn gate_name(gate: &Gate) -> &'static str {
     match gate {
         Gate::Held(_) => "held",

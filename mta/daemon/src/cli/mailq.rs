@@ -30,7 +30,7 @@ pub(super) fn print(config: &Config) -> Result<u8, Failure> {
     Ok(EX_OK)
 }
 
-/// One message; `*` is being delivered, `!` is held.
+/// Returns one message. `*` marks an active message, `!` a held one.
 fn entry(row: &Row) -> String {
     let mark = match row.state {
         State::Active => '*',
@@ -53,7 +53,7 @@ fn entry(row: &Row) -> String {
     out
 }
 
-/// `Sat Nov 21 01:01:01`, in UTC.
+/// Formats a time as `Sat Nov 21 01:01:01`, in UTC.
 fn asctime(wall: Wall) -> String {
     let date = mail::trace::rfc5322_date(wall);
     let mut words = date.split([' ', ',']).filter(|word| !word.is_empty());

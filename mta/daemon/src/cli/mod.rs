@@ -1,7 +1,7 @@
 //! The command line: `posthaste run | check | queue | status | spool | knobs`, and what the program
 //! does when it is called by one of the old names.
 //!
-//! Must never parse mail, touch the spool of a running daemon, or delete anything uncounted.
+//! Must never parse mail, touch the spool of a running daemon, or delete messages that it has not counted.
 
 mod args;
 mod ask;
@@ -27,17 +27,17 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What the command line starts but does not do itself; `main.rs` names the functions.
+/// Functions that the command line calls in other parts of the daemon; `main.rs` names them.
 #[derive(Clone, Copy)]
 pub struct Wiring {
-    /// `posthaste run`: the master process, until it is told to stop. The settings file, and how
-    /// the log is written whatever the settings say.
+    /// Runs the master process until it is told to stop: `posthaste run`. Takes the settings file, and the format of the log
+    /// if it is not the one in the settings.
     pub run: fn(PathBuf, Option<LogFormat>) -> ExitCode,
-    /// `posthaste role NAME`: a process of the master's.
+    /// Runs a process that master has started: `posthaste role NAME`.
     pub role: fn(&str) -> ExitCode,
 }
 
-/// The whole program, by its arguments with the name it was called by first.
+/// Runs the program with its arguments, the first of which is the name by which it was called.
 pub fn main(args: Vec<OsString>, wiring: &Wiring) -> ExitCode {
     let done = match called_as::other_name(&args) {
         Some(name) => called_as::run(name, &args[1..]),
@@ -48,7 +48,7 @@ pub fn main(args: Vec<OsString>, wiring: &Wiring) -> ExitCode {
                 command => run(&config::find(args.config), command),
             },
             Err(error) => {
-                // Also `--help` and `--version` come this way; a closed pipe is no failure.
+                // `--help` and `--version` end here, too. A closed pipe is no failure.
                 let _ = error.print();
                 return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EX_USAGE));
             }
@@ -72,7 +72,7 @@ fn start(wiring: &Wiring, config: Option<PathBuf>, log: Option<LogAs>) -> ExitCo
     (wiring.run)(config::find(config).file(), log)
 }
 
-/// A command that looks at something; its exit code.
+/// Runs a command that reports something, and returns its exit code.
 fn run(config: &Config, command: Command) -> Result<u8, Failure> {
     match command {
         Command::Check => config::check(config),
@@ -87,17 +87,17 @@ fn run(config: &Config, command: Command) -> Result<u8, Failure> {
     }
 }
 
-/// Done.
+/// Success.
 const EX_OK: u8 = 0;
-/// Done, and something is wrong with what was looked at.
+/// Success, but something is wrong with what was inspected.
 const EX_FOUND: u8 = 1;
-/// The command line makes no sense (sysexits.h has 64; this is clap's and most people's).
+/// Wrong usage: 2, as clap and most programs have it (sysexits.h has 64).
 const EX_USAGE: u8 = 2;
-/// The service is not there (sysexits.h).
+/// The service is unavailable (sysexits.h).
 const EX_UNAVAILABLE: u8 = 69;
-/// The other side answered what it never should (sysexits.h).
+/// The other side broke the protocol (sysexits.h).
 const EX_PROTOCOL: u8 = 76;
-/// Not allowed (sysexits.h).
+/// Permission denied (sysexits.h).
 const EX_NOPERM: u8 = 77;
 /// The settings are wrong (sysexits.h).
 const EX_CONFIG: u8 = 78;

@@ -1,16 +1,16 @@
-//! What the command line says: results on standard output, failures with an exit code.
+//! Output of the command line: results on standard output, failures with an exit code.
 //!
-//! Must never panic because nobody reads (`posthaste queue list | head`), and never pass a
-//! stranger's control characters to a terminal.
+//! Must never panic because the reader has gone (`posthaste queue list | head`), or pass a stranger's control characters to
+//! a terminal.
 
 use std::io::{self, ErrorKind, Write};
 
-/// A command that could not be done.
+/// Failure of a command.
 #[derive(Debug)]
 pub(super) struct Failure {
-    /// The exit code.
+    /// Exit code.
     pub code: u8,
-    /// For people, without a final line end.
+    /// Message for people, without a final line end.
     pub text: String,
 }
 
@@ -20,7 +20,7 @@ impl Failure {
     }
 }
 
-/// Prints a text. Whoever has read enough has ended the command.
+/// Prints a text. Ends the process if the reader has closed the pipe.
 pub(super) fn say(text: &str) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -32,14 +32,14 @@ pub(super) fn say(text: &str) {
     }
 }
 
-/// A stranger's text, harmless on a terminal: one line, nothing that moves the cursor or turns the
-/// direction around.
+/// Makes a stranger's text safe for a terminal: one line, without characters that move the cursor or change the direction
+/// of the text.
 pub(super) fn harmless(text: &str) -> String {
     let keep = |c: char| matches!(c, ' '..='~') || (!c.is_ascii() && c.is_alphanumeric());
     text.chars().map(|c| if keep(c) { c } else { '?' }).collect()
 }
 
-/// A count with its noun.
+/// Returns a count with its noun.
 pub(super) fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")

@@ -1,6 +1,6 @@
-//! `posthaste queue …` and `posthaste status`: asks the queue process and prints its answers.
+//! `posthaste queue …` and `posthaste status`: requests to the queue process, and the output of its answers.
 //!
-//! Must never delete before it has counted and somebody has agreed.
+//! Must never delete messages before it has counted them and the operator has agreed.
 
 use super::args::{Acting, QueueCommand};
 use super::ask::Queue;
@@ -35,7 +35,7 @@ pub(super) fn run(config: &Config, command: QueueCommand) -> Result<u8, Failure>
     }
 }
 
-/// All rows that pass a filter, page by page, each handed over as it comes.
+/// Calls `each` with every row that passes a filter, page by page.
 pub(super) fn pages(
     queue: &mut Queue,
     filter: Filter,
@@ -52,7 +52,7 @@ pub(super) fn pages(
             each(row);
         }
         match page.next {
-            // A page that leads nowhere new would be asked for without end.
+            // A page that does not lead further would be requested without end.
             Some(next) if Some(next) > after => after = Some(next),
             _ => return Ok(()),
         }
@@ -72,7 +72,7 @@ fn list(queue: &mut Queue, filter: Filter, limit: Option<u64>, json: bool) -> Re
     Ok(EX_OK)
 }
 
-/// Does it for each id; the exit code says whether all of them were there.
+/// Calls `one` for each id. The exit code says whether all of them were in the queue.
 fn each(
     ids: &[MessageId],
     mut one: impl FnMut(MessageId) -> Result<bool, Failure>,
@@ -106,14 +106,14 @@ fn explain_one(queue: &mut Queue, id: MessageId, json: bool) -> Result<bool, Fai
     Ok(true)
 }
 
-/// The whole explanation, put together from its pages.
+/// Returns the whole explanation, put together from its pages.
 fn explanation(queue: &mut Queue, id: MessageId) -> Result<Option<Explanation>, Failure> {
     let mut whole: Option<Explanation> = None;
     let mut recipient_first = 0;
     loop {
         let page = match queue.ask(&Request::Explain { message: id, recipient_first })? {
             Answer::Explanation(page) => *page,
-            // It may have left the queue between two pages: what is known is shown.
+            // The message may have left the queue between two pages: the known part is shown.
             Answer::Unknown(_) => return Ok(whole),
             _ => return Err(unexpected()),
         };
@@ -144,10 +144,10 @@ fn start(queue: &mut Queue, order: Order, json: bool) -> Result<u8, Failure> {
     Ok(EX_OK)
 }
 
-/// A queue process that says nothing for so long is itself the answer.
+/// Longest wait for the status. A queue process that does not answer in this time is the trouble itself.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Fails where something is not as it should be.
+/// Prints the status. The exit code says whether there is any trouble.
 pub(super) fn status(config: &Config, json: bool) -> Result<u8, Failure> {
     let mut queue = Queue::of(config)?;
     queue.patience(STATUS_TIMEOUT)?;
@@ -156,7 +156,7 @@ pub(super) fn status(config: &Config, json: bool) -> Result<u8, Failure> {
     Ok(if status.troubles.is_empty() { EX_OK } else { EX_FOUND })
 }
 
-/// Hold, release, retry, flush, priority.
+/// Applies any action but deletion.
 fn act(queue: &mut Queue, action: Action, acting: Acting) -> Result<u8, Failure> {
     let filter = chosen(&acting)?;
     let acted = over_all(queue, action, &filter, acting.dry_run)?;
@@ -180,7 +180,7 @@ fn delete(queue: &mut Queue, acting: Acting, yes: bool) -> Result<u8, Failure> {
     Ok(EX_OK)
 }
 
-/// The filter, where something says which messages.
+/// Returns the filter, or a failure if nothing selects messages.
 fn chosen(acting: &Acting) -> Result<Filter, Failure> {
     let filter = acting.which.clone().filter();
     match filter.is_all() && !acting.all {
@@ -193,7 +193,7 @@ fn chosen(acting: &Acting) -> Result<Filter, Failure> {
     }
 }
 
-/// An action over everything that passes a filter, in bounded calls.
+/// Applies an action to all messages that a filter selects, in bounded calls.
 fn over_all(
     queue: &mut Queue,
     action: Action,
@@ -221,12 +221,12 @@ fn report(action: Action, acted: &Acted, dry_run: bool, json: bool) {
     });
 }
 
-/// Ids that were named and are not there are a finding; an empty filter result is not.
+/// Returns the exit code: named ids that are not in the queue are a finding, an empty selection is not.
 fn found(filter: &Filter, acted: &Acted) -> u8 {
     if (acted.messages as usize) < filter.ids.len() { EX_FOUND } else { EX_OK }
 }
 
-/// Asks a person; where there is none the answer is no.
+/// Asks the operator. Without a terminal the answer is no.
 fn is_agreed(question: &str) -> Result<bool, Failure> {
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     if !stdin.is_terminal() {
@@ -252,7 +252,7 @@ fn now() -> Wall {
     Wall::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// The word for a state, here and in JSON.
+/// Returns the word for a state, for people and in JSON.
 pub(super) fn state_word(state: State) -> &'static str {
     match state {
         State::Active => "active",

@@ -1,6 +1,6 @@
-//! The answers for people.
+//! The answers as text, for people.
 //!
-//! Must never print a stranger's control characters, and never cut a peer's reply in `explain`.
+//! Must never print a stranger's control characters, or cut a peer's reply in `explain`.
 
 use super::print::{count, harmless};
 use super::queue::state_word;
@@ -41,7 +41,7 @@ pub(super) fn summary(summary: &Summary) -> String {
     out
 }
 
-/// One message of a list, with its recipients.
+/// Returns one message of a list with its recipients.
 pub(super) fn row(row: &Row, now: Wall) -> String {
     let mut out = format!(
         "{}  {:>6} ago  {:>7}  {:<8}  from <{}>\n",
@@ -138,7 +138,7 @@ fn waiting(out: &mut String, waiting: &Waiting, now: Wall) {
     }
 }
 
-/// A reply in full, line by line.
+/// Appends a reply in full, line by line.
 fn report(out: &mut String, report: &Report) {
     let who = match (report.peer.is_empty(), report.from_peer) {
         (true, _) => "here".into(),
@@ -202,7 +202,7 @@ pub(super) fn stage_words(stage: Stage) -> &'static str {
     }
 }
 
-/// An action as it is ordered and as it was done.
+/// Returns the words for an action: as a command, and as a result.
 pub(super) fn action_words(action: Action) -> (&'static str, &'static str) {
     match action {
         Action::Hold => ("hold", "held"),
@@ -221,7 +221,7 @@ pub(super) fn acted(action: Action, acted: &Acted, dry_run: bool) -> String {
     }
 }
 
-/// `3 messages (5 recipients, 12K)`
+/// Formats a result as `3 messages (5 recipients, 12K)`.
 pub(super) fn acted_on(acted: &Acted) -> String {
     let recipients = count(acted.recipients, "recipient");
     format!("{} ({recipients}, {})", count(acted.messages, "message"), size(acted.bytes))
@@ -272,14 +272,14 @@ fn process(out: &mut String, one: &Process) {
     let _ = writeln!(out, "{}", line.trim_end());
 }
 
-/// `2026-11-21 01:01:01Z`
+/// Formats a time as `2026-11-21 01:01:01Z`.
 fn date(wall: Wall) -> String {
     let text = rfc3339_date(wall);
     let (seconds, _) = text.rsplit_once('.').unwrap_or((&text, ""));
     format!("{}Z", seconds.replacen('T', " ", 1))
 }
 
-/// `in 12m` or `12m ago`.
+/// Formats a time as `in 12m` or `12m ago`.
 fn when(wall: Wall, now: Wall) -> String {
     if wall > now {
         format!("in {}", span(wall.since(now).as_secs()))
@@ -292,7 +292,7 @@ fn age(wall: Wall, now: Wall) -> u64 {
     now.since(wall).as_secs()
 }
 
-/// A time span in its two largest units.
+/// Formats a time span in its two largest units.
 pub(super) fn span(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -302,7 +302,7 @@ pub(super) fn span(seconds: u64) -> String {
     }
 }
 
-/// A size in bytes, or in binary units from 10 K on.
+/// Formats a size in bytes, from 10 K on in binary units.
 pub(super) fn size(bytes: u64) -> String {
     let units = [(1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
     match units.iter().find(|(unit, _)| bytes >= 10 * unit) {

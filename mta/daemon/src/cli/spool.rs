@@ -1,4 +1,4 @@
-//! `posthaste spool check`: every damaged record and whose message it was.
+//! `posthaste spool check`: finds damaged records and the messages they belong to.
 //!
 //! Must never write to the spool: its directory is opened for reading only.
 
@@ -10,7 +10,7 @@ use spool::check::{Report, check};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The spool's directory below `state`.
+/// Name of the spool directory below `state`.
 pub const SPOOL_DIRECTORY: &str = "spool";
 
 pub(super) fn run(config: &Config, as_json: bool) -> Result<u8, Failure> {

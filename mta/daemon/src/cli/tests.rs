@@ -1,4 +1,4 @@
-//! The commands against a queue process of the test's own, and what is printed, to the letter.
+//! The commands against a queue process of the test, and the exact output.
 
 use super::print::harmless;
 use super::*;
@@ -118,7 +118,7 @@ fn nothing_of_a_stranger_moves_the_cursor() {
     assert_eq!(harmless("a\x1b[2J\r\n\u{202e}é\u{9b}31m"), "a?[2J???é?31m");
 }
 
-/// A queue process that answers each request by `answer`, and the requests it got.
+/// Starts a queue process that answers each request with `answer`. Returns the requests that it gets.
 fn queue_process(
     state: &Path,
     mut answer: impl FnMut(&Request) -> Answer + Send + 'static,
@@ -147,7 +147,7 @@ fn a_question_gets_its_answer_over_the_socket_also_below_a_very_deep_directory()
     let root = tempfile::tempdir().unwrap();
     let deep = root.path().join("d".repeat(100)).join("e".repeat(100));
     std::fs::create_dir_all(&deep).unwrap();
-    // bind(2) has the same limit: the test's own queue process goes the same way around it.
+    // bind(2) has the same limit, and the queue process of the test avoids it in the same way.
     let directory = std::fs::File::open(&deep).unwrap();
     let short = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&directory));
     let told = queue_process(Path::new(&short), |_| Answer::Explanation(Box::new(explanation())));
