@@ -1,6 +1,6 @@
-//! Chance that replays: the same seed gives the same numbers in every version (SplitMix64).
+//! Random numbers that replay: the same seed gives the same numbers in every version (SplitMix64).
 //!
-//! Must never be seeded but by the caller, nor be used where an adversary must not guess.
+//! Must never choose its own seed, or be used where an adversary must not guess the number.
 
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
@@ -18,7 +18,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// Evenly from -1 to 1.
+    /// A number from -1 to 1, evenly distributed.
     pub fn signed_unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }

@@ -1,7 +1,6 @@
-//! Due times: a timing wheel of lists through the records themselves, the same cost among
-//! millions as among ten.
+//! A timing wheel. Its lists run through the records themselves, and an entry costs the same among millions as among ten.
 //!
-//! Must never allocate for an entry, nor work through more than it is allowed to in one call.
+//! Must never allocate memory for an entry, or handle more entries in one call than allowed.
 
 use crate::memory::{NONE, Slab};
 
@@ -9,10 +8,10 @@ const BITS: u32 = 6;
 const SLOTS: u32 = 1 << BITS;
 const LEVELS: u32 = 6;
 const _: () = assert!(BITS * LEVELS >= u32::BITS);
-/// In `prev` of the first entry of a slot: this bit and the number of the slot.
+/// Bit in `prev` of the first entry of a slot, beside the number of the slot.
 const SLOT: u32 = 1 << 31;
 
-/// A record that can wait for a tick. It is in one list at a time.
+/// A record that can wait for a tick. It is in at most one list at a time.
 pub(crate) trait Timed {
     fn links(&mut self) -> &mut Links;
     fn tick(&self) -> u32;
@@ -32,7 +31,7 @@ impl Default for Links {
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    /// All before it is done, and so is what is due at it once `pop` has said `None`.
+    /// All earlier ticks are done, and so is this one after `pop` has returned `None`.
     elapsed: u32,
     heads: Vec<u32>,
     occupied: [u64; LEVELS as usize],
@@ -44,7 +43,7 @@ impl Wheel {
         Wheel { elapsed: 0, heads, occupied: [0; LEVELS as usize] }
     }
 
-    /// Puts in a record that is in no list; a tick in the past is due at once.
+    /// Puts in a record that is in no list. A tick in the past is due at once.
     pub fn insert<T: Timed + Default>(&mut self, all: &mut Slab<T>, at: u32) {
         let tick = all[at].tick().max(self.elapsed);
         let level = (tick ^ self.elapsed).checked_ilog2().unwrap_or(0) / BITS;
@@ -75,7 +74,7 @@ impl Wheel {
         }
     }
 
-    /// Takes out one record that is due at `now`, moving at most `work` others nearer.
+    /// Takes out one record that is due at `now`. Looks at up to `work` records, and moves those that are not due nearer.
     pub fn pop<T: Timed + Default>(
         &mut self,
         all: &mut Slab<T>,
@@ -104,12 +103,12 @@ impl Wheel {
         }
     }
 
-    /// The tick from which `pop` has something to do; it may only be to move records nearer.
+    /// Returns the tick from which `pop` has something to do, even if only to move records nearer.
     pub fn next(&self) -> Option<u32> {
         if self.here().is_some() { Some(self.elapsed) } else { self.next_slot() }
     }
 
-    /// The first record of a slot that `elapsed` is in.
+    /// Returns the first record of a slot that includes `elapsed`.
     fn here(&self) -> Option<u32> {
         (0..LEVELS).find_map(|level| {
             let slot = slot_in(self.elapsed, level);
@@ -118,7 +117,7 @@ impl Wheel {
         })
     }
 
-    /// When the next occupied slot begins, later than `elapsed`.
+    /// Returns the tick at which the next occupied slot after `elapsed` begins.
     fn next_slot(&self) -> Option<u32> {
         (0..LEVELS).find_map(|level| {
             let later = u64::MAX.checked_shl(slot_in(self.elapsed, level) + 1).unwrap_or(0);
@@ -197,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Lets these entries come due, with waits of up to five days, and counts how many looks they cost.
+    /// Lets these entries come due, with waits of up to five days, and returns the number of looks they cost.
     fn looks_at(numbers: std::ops::Range<u32>) -> u32 {
         const TICKS: u32 = 5 * 86_400 * 4;
         let (mut wheel, mut all) = (Wheel::new(), Slab::new());

@@ -1,12 +1,12 @@
-//! For each recipient: which gate it waits at, since when, and when it is tried.
+//! Why a message is where it is: for each recipient the gate at which it waits, since when, and its next attempt.
 //!
-//! Must never guess: a gate is named only if it is the one that `poll` would stop at.
+//! Must never guess: the gate shown is the one at which `poll` would stop.
 
 use crate::clock::wall_of_seconds;
 use crate::memory::NONE;
-use crate::message::{GroupState, RecipientGroup};
 use crate::poll::SUSPECT_LOSSES;
 use crate::scheduler::Scheduler;
+use crate::store::message::{GroupState, RecipientGroup};
 use mail::{MessageId, Now, Wall};
 use view::{Explanation, Gate, Waiting};
 
@@ -24,14 +24,14 @@ impl Scheduler {
         max: usize,
         now: Now,
     ) -> Option<Explanation> {
-        let message = self.ids.get(id)?;
-        let found = &self.messages[message];
-        let all = first..self.recipients_len(message);
+        let message = self.store.find(id)?;
+        let found = self.store.message(message);
+        let all = first..self.store.recipients_len(message);
         let mut left = all.filter_map(|at| self.waiting(message, at, now));
         let recipients = left.by_ref().take(max).collect();
         Some(Explanation {
             message: id,
-            sender: self.symbols.get(found.sender).to_owned(),
+            sender: self.store.sender(message).to_owned(),
             arrived: wall_of_seconds(found.arrived),
             bytes: u64::from(found.bytes),
             priority: found.priority,
@@ -42,26 +42,19 @@ impl Scheduler {
         })
     }
 
-    /// `local@domain` as the client wrote it.
-    pub(crate) fn address(&self, message: u32, index: u32) -> Option<String> {
-        let one = self.recipient(message, index).filter(|one| one.group != NONE)?;
-        let (local, domain) = (self.symbols.texts.get(one.local), self.symbols.get(one.domain));
-        Some(format!("{local}@{domain}"))
-    }
-
     fn waiting(&self, message: u32, index: u32, now: Now) -> Option<Waiting> {
-        let recipient = self.recipient(message, index).filter(|one| one.group != NONE)?;
-        let group = &self.groups[recipient.group];
+        let recipient = self.store.recipient(message, index).filter(|one| one.group != NONE)?;
+        let group = &self.store.groups[recipient.group];
         let gate = self.gate(group, now);
         Some(Waiting {
             recipient: index,
-            address: self.address(message, index)?,
+            address: self.store.address(message, index)?,
             hop: self.destinations[group.destination].hop.clone(),
             next_try: next_try(&gate, now),
             gate,
             since: wall_of_seconds(group.since),
             attempts: group.attempts,
-            last: self.reports.get(recipient.report).cloned(),
+            last: self.store.report(recipient.report).cloned(),
         })
     }
 
@@ -70,19 +63,19 @@ impl Scheduler {
             GroupState::InFlight => Gate::InFlight,
             GroupState::Routed => Gate::Route,
             GroupState::Held => Gate::Held(self.held_by(group.message, group.destination)),
-            GroupState::Waiting => Gate::RetryAt(self.clock.wall_of(group.place)),
+            GroupState::Waiting => Gate::RetryAt(self.wall_of(group.place)),
             GroupState::Ready | GroupState::Vacant => self.ready_gate(group, now),
         }
     }
 
-    /// In the order in which `poll` comes to them.
+    /// Returns the first closed gate, in the order in which `poll` passes them.
     fn ready_gate(&self, group: &RecipientGroup, now: Now) -> Gate {
         let destination = &self.destinations[group.destination];
-        let limits = self.limits_at(group.destination);
-        let (nanos, wall) = (now.monotonic.nanos(), |nanos| self.clock.wall_at_nanos(nanos));
+        let limits = self.destinations.limits_of(group.destination);
+        let (nanos, wall) = (now.monotonic.nanos(), |nanos| self.wall_at_nanos(nanos));
         let allowed = destination.allowed(&limits);
         if destination.blocked_until > nanos {
-            let last = self.reports.get(destination.last_failure).cloned();
+            let last = self.store.report(destination.last_failure).cloned();
             let until = wall(destination.blocked_until);
             return Gate::DestinationBackoff { until, failures: destination.failures, last };
         }
@@ -93,8 +86,8 @@ impl Scheduler {
         if destination.rate_next > nanos {
             return Gate::RateLimit(wall(destination.rate_next));
         }
-        let attempts_in_flight_max = self.settings.attempts_in_flight_max;
-        if self.in_flight >= attempts_in_flight_max {
+        if self.is_full() {
+            let attempts_in_flight_max = self.attempts_in_flight_max();
             return Gate::ProcessLimit { attempts_in_flight_max };
         }
         let which = usize::from(!self.is_light_next(group.destination));
@@ -102,8 +95,8 @@ impl Scheduler {
             let attempts_in_flight_max = self.doubtful_in_flight_max(which);
             return Gate::ProcessLimit { attempts_in_flight_max };
         }
-        let suspect = self.messages[group.message].losses >= SUSPECT_LOSSES;
-        if suspect && self.suspects_in_flight > 0 {
+        let suspect = self.store.message(group.message).losses >= SUSPECT_LOSSES;
+        if suspect && self.has_suspect() {
             return Gate::Suspect;
         }
         Gate::FairShare { ready: destination.ready }

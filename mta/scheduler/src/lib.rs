@@ -1,6 +1,7 @@
-//! Who is tried when, and how many at once: events and a time in, attempts and changes out.
+//! Decides which recipients are tried when, and how many at once. Events and the time come in; attempts and changes to
+//! record come out.
 //!
-//! Must never read a clock, draw chance of its own, do I/O, or see a byte of mail.
+//! Must never read a clock, draw a random number that the seed does not determine, do I/O, or see a byte of mail.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -8,19 +9,21 @@ mod adopt;
 mod age;
 mod chance;
 mod clock;
-mod destination;
+mod destinations;
 mod due;
 mod explain;
+mod flights;
 mod group;
 mod list;
-mod members;
 mod memory;
-mod message;
 mod operate;
 mod order;
+mod outbox;
 mod outcome;
 pub mod output;
 mod poll;
+mod replay;
+mod retries;
 mod roll;
 mod route;
 mod run;
@@ -28,6 +31,8 @@ mod scheduler;
 mod sender_queues;
 pub mod settings;
 mod snapshot;
+mod store;
+mod turns;
 
 pub use list::PAGE_BYTES_MAX;
 pub use order::Candidates;

@@ -3,11 +3,11 @@
 //! Must never look at more than `ROWS_LOOKED_AT_MAX` messages in one call.
 
 use crate::clock::wall_of_seconds;
-use crate::destination::FAILURES_MAX;
+use crate::destinations::destination::FAILURES_MAX;
 use crate::memory::NONE;
-use crate::message::{GroupState, RecipientGroup};
 use crate::scheduler::Scheduler;
 use crate::settings::matches;
+use crate::store::message::{GroupState, RecipientGroup};
 use mail::{MessageId, Now};
 use std::time::Duration;
 use view::{
@@ -15,9 +15,9 @@ use view::{
     RowRecipient, Summary,
 };
 
-/// Messages that one call of `list` looks at.
+/// Upper bound on the messages that one call of `list` looks at.
 pub(crate) const ROWS_LOOKED_AT_MAX: usize = 10_000;
-/// Bytes of a page, beyond which it takes no other row: next hops choose the replies that are in it.
+/// Size of a page in bytes from which on it takes no further row. Next hops choose the replies in it.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
 
 impl Scheduler {
@@ -29,7 +29,7 @@ impl Scheduler {
         }
         match filter.destination.as_deref().and_then(|name| self.rolled(name, after)) {
             Some(found) => self.page(found.into_iter(), filter, after, max, now),
-            None => self.page(self.ids.after(after), filter, after, max, now),
+            None => self.page(self.store.after(after), filter, after, max, now),
         }
     }
 
@@ -44,7 +44,7 @@ impl Scheduler {
         named.sort_unstable();
         named.dedup();
         let found = named.into_iter().filter(|id| after.is_none_or(|after| *id > after));
-        let found = found.filter_map(|id| Some((id, self.ids.get(id)?)));
+        let found = found.filter_map(|id| Some((id, self.store.find(id)?)));
         self.page(found, filter, after, max, now)
     }
 
@@ -72,22 +72,24 @@ impl Scheduler {
         Page { rows, next: None }
     }
 
-    /// The queue in a few numbers. Looks at every destination, but at no message.
+    /// Returns the queue in a few numbers. Looks at every destination, but at no message.
     pub fn summary(&self, now: Now) -> Summary {
-        let oldest = self.ids.next(None).map(|(_, message)| self.messages[message].arrived);
+        let oldest = self.store.oldest().map(|message| self.store.message(message).arrived);
         let age = oldest.map(|arrived| now.wall.since(wall_of_seconds(arrived)).as_secs());
         let backing_off = |at: &u32| self.destinations[*at].failures >= FAILURES_MAX;
         let busy = |at: &u32| self.destinations[*at].groups > 0;
+        let counts = self.store.counts();
+        let live = self.destinations.live();
         Summary {
-            messages: self.ids.len() as u64,
-            recipients: self.counts.recipients,
-            active: self.counts.active,
-            deferred: self.counts.deferred,
-            held: self.counts.held,
+            messages: self.store.len() as u64,
+            recipients: counts.recipients,
+            active: counts.active,
+            deferred: counts.deferred,
+            held: counts.held,
             oldest_seconds: age.unwrap_or(0),
-            attempts_in_flight: self.in_flight,
-            destinations_backing_off: self.live_destinations().filter(backing_off).count() as u32,
-            destinations: self.fullest(self.live_destinations().filter(busy).collect()),
+            attempts_in_flight: self.attempts_in_flight(),
+            destinations_backing_off: live.iter().filter(|at| backing_off(at)).count() as u32,
+            destinations: self.fullest(live.into_iter().filter(busy).collect()),
         }
     }
 
@@ -108,17 +110,17 @@ impl Scheduler {
             waiting: destination.groups,
             ready: destination.ready,
             in_flight: destination.in_flight,
-            allowed: destination.allowed(&self.limits_at(at)),
+            allowed: destination.allowed(&self.destinations.limits_of(at)),
             failures: destination.failures,
         }
     }
 
     fn passes(&self, filter: &Filter, message: u32, now: Now) -> bool {
-        let found = &self.messages[message];
+        let found = self.store.message(message);
         let age = now.wall.since(wall_of_seconds(found.arrived));
-        let sender = self.symbols.get(found.sender);
+        let sender = self.store.sender(message);
         filter.older_seconds.is_none_or(|older| age >= Duration::from_secs(older))
-            && filter.state.is_none_or(|state| state == self.state_of(message))
+            && filter.state.is_none_or(|state| state == self.store.state_of(message))
             && filter.sender.as_deref().is_none_or(|pattern| matches(pattern, sender))
             && self.passes_by_recipient(filter, message)
     }
@@ -127,13 +129,13 @@ impl Scheduler {
         if filter.destination.is_none() && filter.recipient.is_none() {
             return true;
         }
-        self.pending(message).into_iter().any(|index| {
-            let Some(recipient) = self.recipient(message, index) else { return false };
-            let hop = &self.destinations[self.groups[recipient.group].destination].hop;
-            let domain = self.symbols.get(recipient.domain);
+        self.store.pending(message).into_iter().any(|index| {
+            let Some(recipient) = self.store.recipient(message, index) else { return false };
+            let hop = &self.destinations[self.store.groups[recipient.group].destination].hop;
+            let (_, domain) = self.store.texts_of(recipient);
             let to = |pattern: &str| matches(pattern, domain) || matches(pattern, &hop.to_string());
             let named = |pattern: &str| {
-                self.address(message, index).is_some_and(|address| matches(pattern, &address))
+                self.store.address(message, index).is_some_and(|address| matches(pattern, &address))
             };
             filter.destination.as_deref().is_none_or(to)
                 && filter.recipient.as_deref().is_none_or(named)
@@ -141,30 +143,30 @@ impl Scheduler {
     }
 
     fn row(&self, message: u32) -> Row {
-        let found = &self.messages[message];
-        let all = 0..self.recipients_len(message);
+        let found = self.store.message(message);
+        let all = 0..self.store.recipients_len(message);
         let waiting = all.filter_map(|index| self.row_recipient(message, index));
         Row {
             message: found.id,
-            sender: self.symbols.get(found.sender).to_owned(),
+            sender: self.store.sender(message).to_owned(),
             arrived: wall_of_seconds(found.arrived),
             bytes: u64::from(found.bytes),
             priority: found.priority,
-            state: self.state_of(message),
-            recipients: self.recipients_left(message) as u32,
+            state: self.store.state_of(message),
+            recipients: self.store.recipients_left(message) as u32,
             waiting: waiting.take(RECIPIENTS_SHOWN_MAX).collect(),
         }
     }
 
     fn row_recipient(&self, message: u32, index: u32) -> Option<RowRecipient> {
-        let recipient = self.recipient(message, index).filter(|one| one.group != NONE)?;
-        let RecipientGroup { destination, state, place, .. } = self.groups[recipient.group];
+        let recipient = self.store.recipient(message, index).filter(|one| one.group != NONE)?;
+        let RecipientGroup { destination, state, place, .. } = self.store.groups[recipient.group];
         Some(RowRecipient {
             recipient: index,
-            address: self.address(message, index)?,
+            address: self.store.address(message, index)?,
             hop: self.destinations[destination].hop.clone(),
-            last: self.reports.get(recipient.report).cloned(),
-            due: (state == GroupState::Waiting).then(|| self.clock.wall_of(place)),
+            last: self.store.report(recipient.report).cloned(),
+            due: (state == GroupState::Waiting).then(|| self.wall_of(place)),
         })
     }
 }

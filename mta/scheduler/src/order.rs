@@ -1,11 +1,11 @@
-//! The orders in which ready messages can go: one key each, all of it from the index.
+//! The sort keys of the orders in which ready messages can be tried.
 //!
-//! Must never read anything but what it is handed.
+//! Must never read anything but the facts it is given.
 
 use mail::MessageId;
 use view::Order;
 
-/// Where one ready message stands in an order; lesser goes first.
+/// Sort key of a ready message in an order; the smallest goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub first: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Key {
     pub id: MessageId,
 }
 
-/// What an order can depend on.
+/// Facts on which an order can depend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
     pub id: MessageId,
@@ -22,18 +22,18 @@ pub(crate) struct Facts<'a> {
     pub priority: i8,
     pub destination: u32,
     pub destination_name: &'a str,
-    /// Drawn, or counted up, when it became ready.
+    /// Random or counted up, set when the message became ready.
     pub number: u32,
 }
 
-/// One waiting group, as a queue run reads it.
+/// A group that waits, as a queue run reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     pub(crate) key: Key,
     pub(crate) group: u32,
 }
 
-/// What a queue run has read; `sort` is a step of its own, so that it can be timed.
+/// Groups that a queue run has read. Sorting is a step of its own, so that it can be timed.
 #[derive(Clone, Debug)]
 pub struct Candidates {
     pub(crate) order: Order,
@@ -41,38 +41,38 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// How many there are.
+    /// Number of candidates.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no candidates.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Brings them into the order.
+    /// Sorts the candidates.
     pub fn sort(&mut self) {
         if self.order != Order::None {
             self.all.sort_unstable_by_key(|candidate| (candidate.key, candidate.group));
         }
     }
 
-    /// The messages as they stand now.
+    /// Returns the messages in their current order.
     pub fn messages(&self) -> impl Iterator<Item = MessageId> + '_ {
         self.all.iter().map(|candidate| candidate.key.id)
     }
 }
 
 impl Key {
-    /// The key of a message in this order.
+    /// Returns the key of a message in an order.
     pub fn of(order: Order, facts: &Facts) -> Key {
         let (first, then) = match order {
             Order::Fair | Order::Id => (0, 0),
             Order::Priority => ((100 - i64::from(facts.priority)).unsigned_abs(), 0),
             Order::Arrival => (u64::from(facts.arrived_seconds), 0),
             Order::Destination => (first_letters(facts.destination_name), facts.destination),
-            // Within a second, as they became ready.
+            // Within a second, in the order in which they became ready.
             Order::Modified => (u64::from(facts.modified_seconds), facts.number),
             Order::Random | Order::None => (u64::from(facts.number), 0),
         };
@@ -80,7 +80,7 @@ impl Key {
     }
 }
 
-/// Eight letters decide; destinations that share them stay apart by their number.
+/// Returns the first eight letters. Destinations with the same letters are told apart by their number.
 fn first_letters(name: &str) -> u64 {
     let mut letters = [0u8; 8];
     for (place, letter) in letters.iter_mut().zip(name.bytes()) {

@@ -1,139 +1,139 @@
-//! What goes in with a new message and what comes out: attempts to make, changes to record.
+//! Inputs and outputs of the scheduler: new messages in, attempts and records out.
 //!
 //! Must never hold a byte of mail.
 
 use mail::{Address, Change, MessageId, NextHop, Notify, Report, ReversePath, Wall};
 use view::HeldBy;
 
-/// A message that has been promised.
+/// A new message, which has been promised.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// Its queue id, not in the queue yet.
+    /// Queue id, not in the queue yet.
     pub message: MessageId,
-    /// When its last byte had been received.
+    /// Time at which its last byte was received.
     pub arrived: Wall,
-    /// Its size, headers of ours included.
+    /// Size in bytes, including the headers that we added.
     pub bytes: u64,
-    /// MAIL FROM.
+    /// Address given to MAIL FROM.
     pub sender: &'a ReversePath,
-    /// In the order of the envelope: an index here is an index there.
+    /// Recipients in the order of the envelope, so that their indexes are those of the envelope.
     pub recipients: &'a [ArrivingRecipient<'a>],
-    /// To be held from the start.
+    /// Holder of the message, if it is held from the start.
     pub held: Option<HeldBy>,
-    /// -100 (last) to 100 (first); 0 is usual.
+    /// Priority from -100 (last) to 100 (first); 0 by default.
     pub priority: i8,
 }
 
-/// One recipient of an arrival, routed.
+/// One recipient of a new message, with its route.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrivingRecipient<'a> {
-    /// RCPT TO.
+    /// Address given to RCPT TO.
     pub address: &'a Address,
-    /// Where its mail goes.
+    /// Next hop of its mail.
     pub hop: &'a NextHop,
-    /// NOTIFY.
+    /// Value of NOTIFY.
     pub notify: Notify,
 }
 
-/// Names a destination while it has messages; cheap to copy. `Scheduler::hop` tells which it is.
+/// Name of a destination while it has mail. `Scheduler::hop` returns its next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestinationId(pub u32);
 
-/// Names one attempt; never used twice in one life of the scheduler.
+/// Name of one attempt; never used twice by one incarnation of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId(pub u64);
 
-/// What the driver is to do.
+/// What the driver must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Try this, then tell `outcome`, `attempt_lost` or `attempt_cut_short`.
+    /// Make this attempt, then call `outcome`, `attempt_lost` or `attempt_cut_short`.
     Attempt(Attempt),
-    /// Make this durable, all of it in one batch.
+    /// Make this record durable, in one batch.
     Record(Record),
 }
 
-/// One group to make.
+/// One attempt: recipients of one message for one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Its name.
+    /// Name of the attempt.
     pub attempt: AttemptId,
-    /// Which message.
+    /// Queue id of the message.
     pub message: MessageId,
-    /// Where to.
+    /// Destination of the recipients.
     pub destination: DestinationId,
-    /// The recipients, by index; at least one.
+    /// Indexes of the recipients; at least one.
     pub recipients: Vec<u32>,
-    /// How many attempts these recipients had before.
+    /// Number of earlier attempts at these recipients.
     pub attempts_before: u16,
 }
 
-/// Changes of one message and the notices that they call for. They go into one batch, so that
-/// neither a failure without its bounce nor a bounce without its failure survives a power cut.
+/// Changes of one message and the notices that they require. All of it goes into one batch, so that neither a failure without
+/// its bounce nor a bounce without its failure survives a power cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Which message.
+    /// Queue id of the message.
     pub message: MessageId,
-    /// In the order in which they are to be applied; `Retire` is last.
+    /// Changes in the order in which they must be applied; `Retire` is the last one.
     pub changes: Vec<Change>,
-    /// Messages to the sender, to be built and stored in the same batch.
+    /// Notices to the sender, which must be built and stored in the same batch.
     pub notices: Vec<Notice>,
-    /// What the sender is not told; for the log.
+    /// Failures without a notice, for the log.
     pub silent: Vec<Silent>,
 }
 
-/// One message to the sender about some recipients (RFC 3461 6).
+/// A notice to the sender about some recipients (RFC 3461 6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// What it says.
+    /// Kind of the notice.
     pub kind: NoticeKind,
-    /// Which recipients, and the evidence.
+    /// Recipients by index, each with its report.
     pub recipients: Vec<(u32, Report)>,
 }
 
-/// What a notice says.
+/// What a notice says of its recipients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NoticeKind {
-    /// Refused for good: action `failed`.
+    /// Permanent failure: action `failed`.
     Failed,
-    /// Waited too long: action `failed`, with 5.4.7.
+    /// Waited too long: action `failed` with 5.4.7.
     Expired,
     /// Still waiting: action `delayed`.
     Delayed,
-    /// ProcessConfig to a server that tells nothing further: action `relayed`.
+    /// Relayed to a server that sends no notices: action `relayed`.
     Relayed,
-    /// In the mailbox: action `delivered`.
+    /// Delivered to the mailbox: action `delivered`.
     Delivered,
 }
 
-/// Failures that no one is told about.
+/// Failures without a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silent {
-    /// Why.
+    /// Reason why nobody is notified.
     pub why: SilentBecause,
-    /// Which recipients, and the evidence.
+    /// Recipients by index, each with its report.
     pub recipients: Vec<(u32, Report)>,
 }
 
-/// Why a failure is not reported.
+/// Reason why nobody is notified of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SilentBecause {
-    /// A message from `<>` is never answered: a double bounce (RFC 5321 6.1).
+    /// The sender is `<>`, which is never answered: a double bounce (RFC 5321 6.1).
     NullSender,
-    /// NOTIFY has no FAILURE (RFC 3461 4.1).
+    /// NOTIFY lacks FAILURE (RFC 3461 4.1).
     NotifyHasNoFailure,
-    /// An operator deleted it.
+    /// An operator deleted the message.
     Deleted,
-    /// The message says that its recipient here has had it: its sender may be forged, and its text too.
+    /// The message has a trace header that says that the recipient has had it before. Its sender may be forged.
     Loop,
 }
 
 impl Record {
-    /// A record without content yet.
+    /// An empty record.
     pub(crate) fn new(message: MessageId) -> Self {
         Record { message, changes: Vec::new(), notices: Vec::new(), silent: Vec::new() }
     }
 
-    /// Adds recipients that will never get their mail.
+    /// Adds recipients that have failed.
     pub(crate) fn fail(&mut self, failed: impl Iterator<Item = u32>) {
         match self.changes.last_mut() {
             Some(Change::Failed { recipients, .. }) => recipients.extend(failed),
@@ -144,7 +144,7 @@ impl Record {
         }
     }
 
-    /// Adds recipients of which the sender is told; of one kind there is one notice.
+    /// Adds recipients to the notice of this kind.
     pub(crate) fn tell(&mut self, kind: NoticeKind, told: Vec<(u32, Report)>) {
         match self.notices.iter_mut().find(|notice| notice.kind == kind) {
             Some(notice) => notice.recipients.extend(told),
@@ -152,7 +152,7 @@ impl Record {
         }
     }
 
-    /// Adds recipients of which nobody is told.
+    /// Adds recipients whose failure is not notified.
     pub(crate) fn keep_silent(&mut self, why: SilentBecause, untold: Vec<(u32, Report)>) {
         match self.silent.iter_mut().find(|silent| silent.why == why) {
             Some(silent) => silent.recipients.extend(untold),
@@ -160,8 +160,8 @@ impl Record {
         }
     }
 
-    /// Whether another record can be one with this: both say of one message that recipients have
-    /// it, and no more than that, but that it may end with the other.
+    /// Returns true if another record can be appended to this one: both hold deliveries of the same message and nothing else,
+    /// but for a `Retire` at the end of the other.
     pub(crate) fn takes(&self, other: &Record) -> bool {
         let delivered = |change: &Change| matches!(change, Change::Delivered { .. });
         let of_other =
@@ -174,7 +174,7 @@ impl Record {
             && other.changes.iter().all(of_other)
     }
 
-    /// Makes one of two that belong together.
+    /// Appends another record.
     pub(crate) fn append(&mut self, other: Record) {
         for change in other.changes {
             match (self.changes.last_mut(), change) {
@@ -187,7 +187,7 @@ impl Record {
         }
     }
 
-    /// Whether there is nothing to record.
+    /// Returns true if there is nothing to record.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.notices.is_empty() && self.silent.is_empty()
     }

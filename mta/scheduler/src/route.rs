@@ -1,51 +1,83 @@
-//! What needs no attempt: a route `error` bounces, `discard` drops, what is done is retired.
+//! Mail that needs no attempt: a route `error` bounces it, `discard` drops it.
 //!
-//! Must never act before the first `poll`: while the log is read again, what happened goes first.
+//! Must never act before the first `poll`: until then the log is read again, and what it says goes first.
 
-use crate::message::GroupState;
 use crate::output::{NoticeKind, Record};
 use crate::scheduler::Scheduler;
-use mail::{Change, Enhanced, NextHop, Reply, Report, Stage};
+use crate::store::message::GroupState;
+use mail::{Change, Enhanced, MessageId, NextHop, Reply, Report, Stage};
+use std::collections::VecDeque;
 
-/// Messages whose route is followed in one call.
+/// Upper bound on the groups whose route is carried out in one call.
 const ROUTED_MAX: usize = 64;
 
+/// Groups and messages that wait for the next `poll` and need no attempt.
+#[derive(Debug, Default)]
+pub(crate) struct RoutedGroups {
+    /// Groups whose route is `error` or `discard`.
+    routed: VecDeque<u32>,
+    /// Messages that the log has left without unfinished recipients. They are retired unless the log retires them.
+    done: VecDeque<MessageId>,
+}
+
+impl RoutedGroups {
+    /// Lets a group wait for `follow_routes`.
+    pub fn follow_later(&mut self, group: u32) {
+        self.routed.push_back(group);
+    }
+
+    pub fn has_routed(&self) -> bool {
+        !self.routed.is_empty()
+    }
+
+    pub fn has_done(&self) -> bool {
+        !self.done.is_empty()
+    }
+}
+
 impl Scheduler {
+    /// Lets a message wait for `retire_done`.
+    pub(crate) fn retire_later(&mut self, message: MessageId) {
+        self.routes.done.push_back(message);
+    }
+
     pub(crate) fn follow_routes(&mut self) {
         for _ in 0..ROUTED_MAX {
-            let Some(group) = self.routed.pop_front() else { return };
-            if self.groups[group].state == GroupState::Routed {
+            let Some(group) = self.routes.routed.pop_front() else { return };
+            if self.store.groups[group].state == GroupState::Routed {
                 self.follow_route(group);
             }
         }
     }
 
-    /// After a restart: what is done, but not retired in the log.
+    /// Retires messages that are finished but not retired in the log.
     pub(crate) fn retire_done(&mut self) {
         for _ in 0..ROUTED_MAX {
-            let Some(id) = self.done.pop_front() else { return };
-            let Some(message) = self.ids.get(id).filter(|at| self.is_done(*at)) else { continue };
+            let Some(id) = self.routes.done.pop_front() else { return };
+            let Some(message) = self.store.find(id).filter(|at| self.store.is_done(*at)) else {
+                continue;
+            };
             let mut record = Record::new(id);
-            self.count_out(message);
+            self.store.count_out(message);
             record.changes.push(self.close_message(message));
             self.record(record);
         }
     }
 
     fn follow_route(&mut self, group: u32) {
-        let message = self.groups[group].message;
-        let members = self.members(group);
-        let mut record = Record::new(self.messages[message].id);
-        self.count_out(message);
+        let message = self.store.groups[group].message;
+        let members = self.store.members(group);
+        let mut record = Record::new(self.store.message(message).id);
+        self.store.count_out(message);
         self.leave(group);
-        match &self.destinations[self.groups[group].destination].hop {
+        match &self.destinations[self.store.groups[group].destination].hop {
             NextHop::Error(text) => {
                 let report = refusal(text);
                 let failed = members.into_iter().map(|at| (at, report.clone())).collect();
                 self.fail(message, failed, NoticeKind::Failed, &mut record);
             }
             _ => {
-                members.iter().for_each(|index| self.finish(message, *index));
+                members.iter().for_each(|index| self.store.finish(message, *index));
                 let (message, recipients) = (record.message, members);
                 record.changes.push(Change::Delivered { message, recipients });
             }
@@ -56,7 +88,7 @@ impl Scheduler {
     }
 }
 
-/// `550 5.1.1 text`, `550 text` or `text`; a code that is not 5yz is taken for text.
+/// Parses `550 5.1.1 text`, `550 text` or `text`. A code other than 5yz is part of the text.
 fn refusal(text: &str) -> Report {
     let (code, rest) = match text.split_once(' ') {
         Some((word, rest)) if is_refusal_code(word) => (word.parse().unwrap_or(550), rest),

@@ -1,27 +1,27 @@
-//! A queue run in a chosen order, in steps that can be timed: read, sort, begin.
+//! A queue run in an order that an operator chooses, in steps that can be timed: read, sort, begin.
 //!
-//! Must never be on the way of a message: it looks at everything, as its caller asked for.
+//! Must never run unless an operator asks for it: it looks at the whole queue.
 
 use crate::group::To;
-use crate::message::{GroupState, RecipientGroup};
 use crate::order::{Candidate, Candidates};
 use crate::scheduler::Scheduler;
+use crate::store::message::{GroupState, RecipientGroup};
 use mail::Now;
 use std::collections::BTreeSet;
 use view::Order;
 
 impl Scheduler {
-    /// The first step: reads what could be tried, with its keys.
+    /// Reads all groups that could be tried, with their keys: the first step.
     pub fn read_candidates(&mut self, order: Order) -> Candidates {
         let waits =
             |group: &RecipientGroup| matches!(group.state, GroupState::Waiting | GroupState::Ready);
         let waiting: Vec<u32> =
-            self.groups.iter().filter(|(_, group)| waits(group)).map(|(at, _)| at).collect();
+            self.store.groups.iter().filter(|(_, group)| waits(group)).map(|(at, _)| at).collect();
         let mut all = Vec::with_capacity(waiting.len());
         for (number, group) in waiting.into_iter().enumerate() {
             let mut key = self.key_of(group, order);
             match order {
-                Order::Random => key.first = self.chance.bits(),
+                Order::Random => key.first = self.random_key(),
                 Order::None => key.first = number as u64,
                 _ => {}
             }
@@ -30,24 +30,24 @@ impl Scheduler {
         Candidates { order, all }
     }
 
-    /// The last step: has them all tried now, in this order, and their destinations probed. Returns
-    /// how many were ready or became so.
+    /// Makes all candidates ready in this order, and lets their destinations be probed: the last step. Returns the number of
+    /// ready groups.
     pub fn run(&mut self, candidates: &Candidates, now: Now) -> usize {
-        self.clock.set(now);
+        self.set_clock(now);
         self.set_order(candidates.order);
         let mut begun = 0;
         let mut destinations = BTreeSet::new();
         for Candidate { key, group } in &candidates.all {
-            let message = self.groups[*group].message;
-            let same = self.groups[*group].state != GroupState::Vacant
-                && self.messages[message].id == key.id;
-            if same && self.groups[*group].state == GroupState::Waiting {
+            let message = self.store.groups[*group].message;
+            let same = self.store.groups[*group].state != GroupState::Vacant
+                && self.store.message(message).id == key.id;
+            if same && self.store.groups[*group].state == GroupState::Waiting {
                 self.shift(*group, To::Ready);
             }
-            let ready = same && self.groups[*group].state == GroupState::Ready;
+            let ready = same && self.store.groups[*group].state == GroupState::Ready;
             begun += usize::from(ready);
-            if ready && destinations.insert(self.groups[*group].destination) {
-                self.destinations[self.groups[*group].destination].blocked_until = 0;
+            if ready && destinations.insert(self.store.groups[*group].destination) {
+                self.destinations[self.store.groups[*group].destination].blocked_until = 0;
             }
         }
         destinations.into_iter().for_each(|at| self.refresh(at));

@@ -1,18 +1,18 @@
-//! The ready ones of each destination: a queue for each sender, the queues in a ring, so that a
-//! sender with a million messages and one with ten take turns.
+//! The ready groups of each destination: a queue for each sender, and the queues in a ring, so that a sender with a million
+//! messages and a sender with ten take turns.
 //!
 //! Must never know about time or concurrency.
 
-use crate::destination::{CLASSES, Destination};
+use crate::destinations::destination::{CLASSES, Destination};
 use crate::due::Links;
 use crate::memory::shards::{Shards, hash_with};
 use crate::memory::{NONE, Slab};
-use crate::message::RecipientGroup;
+use crate::store::message::RecipientGroup;
 
-/// So many of a higher class go before one of a lower.
+/// Groups of a higher class in a row before one of a lower class.
 const RUN_MAX: u8 = 8;
 
-/// Which queue: destination, sender, class.
+/// Key of a queue: destination, sender, class.
 pub(crate) type SenderQueueKey = (u32, u32, u8);
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct SenderQueue {
     key: SenderQueueKey,
     first: u32,
     last: u32,
-    /// In the ring of its class.
+    /// Links in the ring of its class.
     ring: Links,
 }
 
@@ -41,13 +41,12 @@ impl SenderQueues {
         SenderQueues { queues: Slab::new(), table: Shards::new(seed) }
     }
 
-    /// Forgets all queues; the rings of the destinations are their own to empty.
+    /// Forgets all queues. The caller must empty the rings of the destinations.
     pub fn clear(&mut self) {
         *self = SenderQueues::new(self.table.seed());
     }
 
-    /// Puts a group at the end of its queue. A new queue is the last in its ring, or with `soon` the
-    /// next one.
+    /// Puts a group at the end of its queue. A new queue becomes the last one in its ring, or with `soon` the next one.
     pub fn push(
         &mut self,
         groups: &mut Slab<RecipientGroup>,
@@ -69,7 +68,7 @@ impl SenderQueues {
         }
     }
 
-    /// Takes a group out of its queue, wherever it stands.
+    /// Takes a group out of its queue, at any position.
     pub fn remove(
         &mut self,
         groups: &mut Slab<RecipientGroup>,
@@ -91,7 +90,7 @@ impl SenderQueues {
         }
     }
 
-    /// The group whose turn it is, still in its queue; the turn passes on.
+    /// Returns the group whose turn it is and passes the turn on. The group stays in its queue.
     pub fn next(&mut self, destination: &mut Destination) -> Option<u32> {
         let class = choose(destination)?;
         let queue = destination.rings[class];
@@ -105,13 +104,13 @@ impl SenderQueues {
         Some(self.queues[queue].first)
     }
 
-    /// The sender whose turn comes next.
+    /// Returns the sender whose turn comes next.
     pub fn next_sender(&self, destination: &Destination) -> Option<u32> {
         let queue = destination.rings.into_iter().find(|queue| *queue != NONE)?;
         Some(self.queues[queue].key.1)
     }
 
-    /// Its queue, where it is the one whose turn it is: most destinations have mail of one sender.
+    /// Returns the queue whose turn it is, if it has this key: most destinations have mail of one sender.
     fn at_turn(&self, destination: &Destination, key: SenderQueueKey) -> Option<u32> {
         let queue = destination.rings[usize::from(key.2)];
         (queue != NONE && self.queues[queue].key == key).then_some(queue)
@@ -135,7 +134,7 @@ impl SenderQueues {
         self.queues[queue].ring = Links { prev, next };
         self.queues[prev].ring.next = queue;
         self.queues[next].ring.prev = queue;
-        // Queues that wait must not starve behind ever new ones.
+        // New queues must not let waiting ones starve.
         if soon && destination.let_in + destination.let_in_run < RUN_MAX {
             *ring = queue;
             destination.let_in += 1;
@@ -160,7 +159,7 @@ impl SenderQueues {
     }
 }
 
-/// The highest class that has something, but every `RUN_MAX + 1`th time a lower one.
+/// Chooses the highest class with mail, but every `RUN_MAX + 1`th time a lower one.
 fn choose(destination: &mut Destination) -> Option<usize> {
     let has = destination.rings.map(|queue| queue != NONE);
     for class in 0..CLASSES {

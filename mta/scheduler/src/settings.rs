@@ -1,60 +1,58 @@
-//! What an operator decides about trying: the retry schedule, the limits of each destination.
+//! Settings of the scheduler: the retry schedule and the limits of destinations.
 //!
-//! Must never hold what is learned while running: that is in `destination`.
+//! Must never hold what is learned while running: that is in `destinations`.
 
-use mail::NextHop;
 use std::time::Duration;
 
-/// Everything the scheduler is told at its start and at a reload.
+/// Settings of the scheduler, given at its start and at a reload.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// When a deferred recipient is tried again, and for how long.
+    /// Schedule by which deferred recipients are tried again.
     pub retry: Retry,
-    /// A sender is told once that the message is still waiting; `None`: never.
+    /// Age at which the sender is notified once that a message still waits; `None` for no notice.
     pub delay_notice_after: Option<Duration>,
-    /// For destinations that no entry of `limits` names.
+    /// Limits of destinations that no entry of `limits` names.
     pub default: DestinationLimits,
-    /// First match wins: `example.org`, `*.example.org`, `*`, or a next hop as it is shown,
-    /// such as `local` or `smtp:127.0.0.1:2600`.
+    /// Limits by name; the first match wins. A name is a domain such as `example.org`, a pattern such as `*.example.org` or
+    /// `*`, or the text of a next hop such as `local` or `smtp:127.0.0.1:2600`.
     pub limits: Vec<(String, DestinationLimits)>,
-    /// Attempts in flight to all destinations together.
+    /// Maximum number of attempts in flight to all destinations.
     pub attempts_in_flight_max: u32,
-    /// Messages from this size on wait behind smaller ones, but not for ever.
+    /// Size from which on messages wait behind smaller ones, but not without a bound.
     pub bulk_bytes_min: u64,
-    /// A message is held when its attempt was lost so many times in a row, because it is
-    /// probably what kills the sending process.
+    /// Number of lost attempts in a row after which a message is held, because it probably kills the sending process.
     pub losses_max: u8,
-    /// Which of the ready ones goes first.
+    /// Order in which ready messages are tried.
     pub order: crate::Order,
 }
 
-/// Exponential back-off: `first · factor^n`, at most `longest`, ± `jitter` of itself.
+/// Exponential back-off: `first · factor^n`, up to `longest`, plus or minus the share `jitter`.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
-    /// After the first failed attempt.
+    /// Wait after the first attempt.
     pub first: Duration,
-    /// How much longer each further wait is.
+    /// Factor by which each further wait is longer.
     pub factor: f64,
-    /// No wait is longer.
+    /// Longest wait.
     pub longest: Duration,
-    /// Older messages bounce.
+    /// Age at which messages bounce.
     pub expire: Duration,
-    /// Share of a wait by which it is made shorter or longer by chance, 0 to 1.
+    /// Share of a wait by which it is shortened or lengthened at random, 0 to 1.
     pub jitter: f64,
 }
 
-/// How much a destination is given at once.
+/// Limits of a destination.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DestinationLimits {
-    /// Attempts in flight at most.
+    /// Maximum number of attempts in flight.
     pub connections: u32,
-    /// Attempts in flight before the destination has answered for the first time.
+    /// Maximum number of attempts in flight before the destination has answered for the first time.
     pub start_connections: u32,
-    /// Transactions on one connection; for the process that keeps the connections.
+    /// Maximum number of transactions on one connection. The process that keeps the connections applies it.
     pub messages_per_connection: u32,
-    /// Recipients in one attempt.
+    /// Maximum number of recipients in one attempt.
     pub recipients_per_message: u32,
-    /// Attempts begun in a second; `None`: as fast as it goes.
+    /// Maximum number of attempts begun in a second; `None` for no limit.
     pub rate_per_second: Option<f64>,
 }
 
@@ -103,7 +101,7 @@ impl DestinationLimits {
 }
 
 impl Retry {
-    /// The wait after the `attempts`th attempt; `chance` is in -1..=1.
+    /// Returns the wait after the `attempts`th attempt; `chance` is in -1..=1.
     pub fn wait(&self, attempts: u16, chance: f64) -> Duration {
         let exponent = i32::from(attempts.saturating_sub(1).min(64));
         let plain = self.first.as_secs_f64() * self.factor.max(1.0).powi(exponent);
@@ -113,22 +111,8 @@ impl Retry {
     }
 }
 
-impl Settings {
-    /// The limits of a destination: by the domain of the recipient that opened it, then by the
-    /// next hop's host, then by the next hop as it is shown.
-    pub fn limits_of(&self, hop: &NextHop, recipient_domain: &str) -> DestinationLimits {
-        let shown = hop.to_string();
-        let host = match hop {
-            NextHop::Smtp(host, _) | NextHop::Lmtp(host, _) => host.to_string(),
-            _ => shown.clone(),
-        };
-        let by = |name: &str| self.limits.iter().find(|(pattern, _)| matches(pattern, name));
-        let found = by(recipient_domain).or_else(|| by(&host)).or_else(|| by(&shown));
-        found.map_or(self.default, |(_, limits)| *limits)
-    }
-}
-
-/// `*` is everything, `*.a.b` every name below `a.b`, all else the name itself.
+/// Returns true if a pattern matches a name: `*` matches every name, `*.a.b` each name below `a.b`, any other pattern only
+/// itself.
 pub fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some("") => true,
@@ -172,25 +156,5 @@ mod tests {
         }
         assert_eq!(minutes(2, 1.0), 15);
         assert_eq!(minutes(2, -1.0), 5);
-    }
-
-    #[test]
-    fn limits_go_by_recipient_domain_then_by_host_then_by_the_hop() {
-        let limits =
-            |connections| DestinationLimits { connections, ..DestinationLimits::for_tests() };
-        let settings = Settings {
-            limits: vec![
-                ("a.test".into(), limits(1)),
-                ("10.0.0.1".into(), limits(2)),
-                ("local".into(), limits(3)),
-            ],
-            ..Settings::for_tests()
-        };
-        let smtp = NextHop::Smtp(mail::Host::Address([10, 0, 0, 1].into()), 25);
-        let connections = |hop: &NextHop, domain| settings.limits_of(hop, domain).connections;
-        assert_eq!(connections(&smtp, "a.test"), 1);
-        assert_eq!(connections(&smtp, "b.test"), 2);
-        assert_eq!(connections(&NextHop::Local, "b.test"), 3);
-        assert_eq!(connections(&NextHop::Discard, "b.test"), 100);
     }
 }

@@ -1,10 +1,10 @@
-//! Queue ids in their order, each with its place: sorted chunks, since ids only grow.
+//! An index of queue ids in their order, each with its place. Ids only grow, so it consists of sorted chunks.
 //!
-//! Must never cost more than one small chunk an insertion or removal.
+//! Must never touch more than a few small chunks for an insertion or removal.
 
 use mail::MessageId;
 
-/// Ids in a full chunk.
+/// Number of ids in a full chunk.
 const CHUNK: usize = 512;
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl IdIndex {
         chunk.ids.binary_search(&id).ok().map(|at| chunk.places[at])
     }
 
-    /// The least id above `after`, or the least of all.
+    /// Returns the smallest id above `after`, or the smallest of all.
     pub fn next(&self, after: Option<MessageId>) -> Option<(MessageId, u32)> {
         let Some(after) = after else {
             return self.chunks.first().map(|chunk| (chunk.ids[0], chunk.places[0]));
@@ -43,7 +43,7 @@ impl IdIndex {
         }
     }
 
-    /// All ids above `after` in order.
+    /// Returns all ids above `after` in order.
     pub fn after(&self, after: Option<MessageId>) -> impl Iterator<Item = (MessageId, u32)> + '_ {
         let number = after.map_or(0, |id| self.chunk_of(id));
         self.chunks[number.min(self.chunks.len())..]
@@ -52,7 +52,7 @@ impl IdIndex {
             .skip_while(move |(id, _)| after.is_some_and(|after| *id <= after))
     }
 
-    /// Adds an id that is not there.
+    /// Adds an id that is not in the index.
     pub fn insert(&mut self, id: MessageId, place: u32) {
         self.len += 1;
         if self.chunks.last().is_none_or(|last| last.ids.len() == CHUNK && last.ids[CHUNK - 1] < id)
@@ -84,21 +84,21 @@ impl IdIndex {
             self.chunks.remove(number);
         } else {
             self.merge(number);
-            // Mail ends from the front on most often: then the sparse one is the one before.
+            // Most messages leave from the front: then the chunk before is the sparse one.
             self.merge(number.saturating_sub(1));
         }
     }
 
-    /// The last chunk that begins at or before `id`.
+    /// Returns the last chunk that begins at or before `id`.
     fn chunk_of(&self, id: MessageId) -> usize {
-        // Most often the last: what arrives, and what is asked of what has just arrived.
+        // Most often it is the last chunk: new messages, and questions about them.
         if self.chunks.last().is_some_and(|chunk| chunk.ids[0] <= id) {
             return self.chunks.len() - 1;
         }
         self.chunks.partition_point(|chunk| chunk.ids[0] <= id).saturating_sub(1)
     }
 
-    /// Joins a sparse chunk with the one behind it, so that few survivors do not pin many chunks.
+    /// Joins a sparse chunk with a sparse one behind it, so that few remaining ids do not hold many chunks.
     fn merge(&mut self, number: usize) {
         let small = |chunk: &Chunk| chunk.ids.len() < CHUNK / 4;
         if number + 1 < self.chunks.len()
@@ -161,7 +161,7 @@ mod tests {
         let mut index = IdIndex::default();
         (0..4_096).for_each(|id| index.insert(MessageId(id), id as u32));
         let full = index.chunks.len();
-        // The first half is thinned out to one in 64, the second half stays as it is.
+        // One in 64 of the first half remains; the second half does not change.
         (0..2_048).filter(|id| id % 64 > 0).for_each(|id| index.remove(MessageId(id)));
         assert!(index.chunks.len() < full * 3 / 4, "{} of {full} chunks", index.chunks.len());
         assert!(index.chunks.iter().all(|chunk| chunk.ids.len() <= CHUNK));

@@ -1,4 +1,4 @@
-//! The flat memory under the scheduler: slabs, texts, symbols, reports, ids.
+//! Flat memory for millions of messages: slabs, texts, symbols, reports, ids.
 //!
 //! Must never know what a message waits for.
 
@@ -16,5 +16,5 @@ pub(crate) use reports::Reports;
 pub(crate) use slab::Slab;
 pub(crate) use symbols::Symbols;
 
-/// No place: the end of a list, an absent index.
+/// Marks an absent place, such as the end of a list.
 pub(crate) const NONE: u32 = u32::MAX;

@@ -1,11 +1,11 @@
-//! Numbers for things in the order in which they come first, so that a message's snapshot holds each of its replies once.
+//! Numbers for keys in the order of their first use, so that the snapshot of a message holds each of its replies once.
 //!
-//! Must never look through what it has numbered: there may be a reply for each recipient.
+//! Must never search the keys one by one: there may be one for each recipient.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 
-/// The keys are places of ours, which nobody outside chooses: the hasher needs no seed.
+/// Numbered keys. Keys are places in our own memory, which no stranger chooses, so the hasher needs no seed.
 #[derive(Debug)]
 pub(crate) struct Numbers<K> {
     numbers: HashMap<K, u32, BuildHasherDefault<DefaultHasher>>,
@@ -17,7 +17,7 @@ impl<K: Copy + Eq + Hash> Numbers<K> {
         Numbers { numbers: HashMap::default(), all: Vec::new() }
     }
 
-    /// The number of this one: 1 for the first, and the same each time.
+    /// Returns the number of a key: 1 for the first key, and the same number for the same key.
     pub fn of(&mut self, key: K) -> u32 {
         let next = self.all.len() as u32 + 1;
         let number = *self.numbers.entry(key).or_insert(next);
@@ -27,7 +27,7 @@ impl<K: Copy + Eq + Hash> Numbers<K> {
         number
     }
 
-    /// All that have a number, in the order of their numbers.
+    /// All keys in the order of their numbers.
     pub fn all(&self) -> &[K] {
         &self.all
     }
@@ -43,7 +43,7 @@ mod tests {
         static COMPARED: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// Counts how often it is compared.
+    /// A key that counts comparisons.
     #[derive(Clone, Copy, Debug)]
     struct Key(u32);
 

@@ -1,13 +1,13 @@
-//! The last replies of peers, each stored once and counted, within a bound of memory.
+//! The last replies of peers, each stored once and counted, in bounded memory.
 //!
-//! Must never grow past `REPORT_BYTES_MAX` but by what is said without a peer's words.
+//! Must never hold more than `REPORT_BYTES_MAX` of peers' texts.
 
 use super::shards::{Shards, hash_with};
 use super::{NONE, Slab};
 use mail::{Reply, Report, allocation_bytes};
 
-/// Memory of all replies kept. Past it a new reply keeps stage and codes and loses its words,
-/// which then stand in the log only.
+/// Upper bound on the memory of all reports. Beyond it a new report keeps its stage and codes, and its text is in the log
+/// only.
 pub(crate) const REPORT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 const WORDS_LOST: &str = "(the words of this reply are in the log only)";
@@ -31,7 +31,7 @@ impl Reports {
         Reports { entries: Slab::new(), table: Shards::new(seed), bytes: 0, bytes_max }
     }
 
-    /// Names a report, and counts one use of it.
+    /// Returns the place of a report, and counts one use of it.
     pub fn intern(&mut self, report: &Report) -> u32 {
         if let Some(at) = self.find(report) {
             return at;
@@ -43,7 +43,7 @@ impl Reports {
         self.find(&short).unwrap_or_else(|| self.insert(short))
     }
 
-    /// Ends one use.
+    /// Ends one use of a report.
     pub fn release(&mut self, at: u32) {
         if at == NONE {
             return;
@@ -79,7 +79,7 @@ impl Reports {
     }
 }
 
-/// What a report takes, with its place in the list and in the table, which may be half empty.
+/// Memory of a report, with its places in the slab and in the table, which may be half empty.
 fn weight(report: &Report) -> usize {
     let texts = allocation_bytes(report.reply.text.len()) + allocation_bytes(report.peer.len());
     allocation_bytes(size_of::<Report>()) + texts + 2 * (size_of::<Entry>() + size_of::<u64>())

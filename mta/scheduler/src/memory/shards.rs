@@ -1,11 +1,11 @@
-//! A hash table of places in many small ones: when one grows, only a small part is moved.
+//! A hash table of places, split into many small tables: when one of them grows, only a small part moves.
 //!
-//! Must never own what it finds: keys stay where the places lead.
+//! Must never own keys: they are where the places lead.
 
 use hashbrown::HashTable;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Small tables; at ten million entries growing one moves forty thousand.
+/// Number of small tables. With ten million entries, growing one of them moves forty thousand.
 const SHARDS: usize = 256;
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(crate) fn hash_with(seed: u64, key: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The table itself uses the lowest and the highest seven bits.
+/// Returns the table for a hash. The tables themselves use the lowest bits and the highest seven.
 fn shard(hash: u64) -> usize {
     (hash >> 40) as usize % SHARDS
 }

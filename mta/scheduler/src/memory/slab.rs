@@ -1,10 +1,10 @@
-//! Places for equal records, in chunks: growing copies nothing, so no event pays for the others.
+//! Places for records of one type, in chunks. Growing copies nothing, so that no event pays for all records.
 //!
-//! Must never be asked for a place that was given back: the caller's lists forbid it.
+//! Must never hand out a place twice before it was freed.
 
 use std::ops::{Index, IndexMut};
 
-/// Records in a chunk.
+/// Number of records in a chunk.
 const CHUNK: usize = 1024;
 
 #[derive(Debug)]
@@ -37,12 +37,12 @@ impl<T: Default> Slab<T> {
         std::mem::take(&mut self[at])
     }
 
-    /// The record, also where its place was given back; `None` past the end.
+    /// Returns the record at a place, the default record if the place was freed, and `None` past the end.
     pub fn get(&self, at: u32) -> Option<&T> {
         self.chunks.get(at as usize / CHUNK)?.get(at as usize % CHUNK)
     }
 
-    /// All places ever used, given back or not.
+    /// Returns all places ever used, including freed ones.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.chunks.iter().flatten().enumerate().map(|(at, value)| (at as u32, value))
     }

@@ -1,6 +1,6 @@
-//! Texts that many messages share, each stored once and counted: senders and domains.
+//! Senders and domains: texts that many messages share, each stored once and counted.
 //!
-//! Must never give a symbol back while someone counts on it.
+//! Must never free a symbol while it is in use.
 
 use super::shards::{Shards, hash_with};
 use super::texts::{Texts, cut};
@@ -17,9 +17,9 @@ pub(crate) struct Symbols {
 struct Entry {
     text: u32,
     uses: u32,
-    /// Of a sender: how many groups are ready or in flight, to know who floods and who does not.
+    /// Of a sender: the number of its groups that are ready or in flight, to tell light senders from heavy ones.
     busy: u32,
-    /// Of a domain: the destination that is its MX hosts, if there is one.
+    /// Of a domain: the destination that stands for its MX hosts, if there is one.
     destination: u32,
 }
 
@@ -34,7 +34,7 @@ impl Symbols {
         Symbols { texts: Texts::new(), entries: Slab::new(), table: Shards::new(seed) }
     }
 
-    /// Names a text, and counts one use of it.
+    /// Returns the symbol of a text, and counts one use of it.
     pub fn intern(&mut self, text: &str) -> u32 {
         let text = cut(text);
         let hash = self.table.hash(text);
@@ -53,27 +53,27 @@ impl Symbols {
         self.table.find(hash, |at| self.is(at, text))
     }
 
-    /// Whether it names this text.
+    /// Returns true if a symbol stands for this text.
     pub fn is(&self, at: u32, text: &str) -> bool {
         self.texts.bytes(self.entries[at].text) == text.as_bytes()
     }
 
-    /// The destination noted for a domain.
+    /// Returns the destination of a domain.
     pub fn destination(&self, domain: &str) -> Option<u32> {
         self.destination_of(self.find(self.table.hash(domain), domain)?)
     }
 
-    /// The same, where the domain's symbol is known.
+    /// Returns the destination of a domain by its symbol.
     pub fn destination_of(&self, domain: u32) -> Option<u32> {
         Some(self.entries[domain].destination).filter(|at| *at != NONE)
     }
 
-    /// Notes the destination of a domain, or with `NONE` that there is none any more.
+    /// Sets the destination of a domain; `NONE` removes it.
     pub fn set_destination(&mut self, at: u32, destination: u32) {
         self.entries[at].destination = destination;
     }
 
-    /// Ends one use.
+    /// Ends one use of a symbol.
     pub fn release(&mut self, at: u32) {
         if at == NONE {
             return;

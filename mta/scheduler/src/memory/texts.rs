@@ -1,14 +1,14 @@
-//! Short texts side by side in large chunks, each named by four bytes.
+//! Short texts side by side in large chunks, each with a handle of four bytes.
 //!
-//! Must never hold a text longer than `TEXT_BYTES_MAX`: what is longer is cut at a character.
+//! Must never hold a text longer than `TEXT_BYTES_MAX`: a longer one is cut at a character boundary.
 
-/// Longer texts are cut; no address is so long (RFC 5321 4.5.3.1.3).
+/// Longest text. No address is longer (RFC 5321 4.5.3.1.3).
 pub(crate) const TEXT_BYTES_MAX: usize = 1022;
 
-/// Bytes that a handle counts in.
+/// Unit of a handle in bytes.
 const CELL: usize = 4;
 const CHUNK_CELLS: usize = 16 * 1024;
-/// Two bytes of length, then the text.
+/// Bytes of the length before each text.
 const LENGTH: usize = 2;
 const CLASSES: usize = (TEXT_BYTES_MAX + LENGTH).div_ceil(CELL) + 1;
 const _: () = assert!(TEXT_BYTES_MAX + LENGTH <= CELL * (CLASSES - 1));
@@ -17,9 +17,9 @@ const END: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Texts {
     chunks: Vec<Box<[u8]>>,
-    /// Cells used of the last chunk.
+    /// Number of cells used in the last chunk.
     used: usize,
-    /// By size in cells, the first free place; each free place names the next one.
+    /// The first free place of each size in cells. Each free place holds the handle of the next one.
     free: Vec<u32>,
 }
 
@@ -42,7 +42,7 @@ impl Texts {
         std::str::from_utf8(self.bytes(at)).expect("insert wrote a text here")
     }
 
-    /// The text, not looked at whether it is one: to compare it.
+    /// Returns the bytes of a text without a check, for comparisons.
     pub fn bytes(&self, at: u32) -> &[u8] {
         let chunk = &self.chunks[at as usize / CHUNK_CELLS];
         let start = at as usize % CHUNK_CELLS * CELL;

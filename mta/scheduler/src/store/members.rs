@@ -1,43 +1,45 @@
-//! Which recipients a group has. They join and leave in any order, a few at a time, so neither may cost a look at
-//! the others: a list of 50,000 recipients is left by each of them.
+//! The members of a recipient group. Recipients join and leave in any order, a few at a time, and neither costs a look
+//! at the other members: each of the 50,000 recipients of a list leaves it once.
 //!
-//! Must never name a recipient that belongs to another group or is done.
+//! Must never name a recipient that belongs to another group or is finished.
 
-use crate::message::RecipientGroup;
-use crate::scheduler::Scheduler;
+use super::Store;
+use super::message::RecipientGroup;
 use std::collections::BTreeMap;
 
-/// The recipients of a group that has not exactly one. A recipient belongs to the group that its own record
-/// names; the list may still hold recipients that have left, and is swept when they are more than half of it.
+/// Members of a group that does not have exactly one member.
+///
+/// A recipient belongs to the group that its own record names. The list may hold recipients that have left; it is swept
+/// when they are more than half of it.
 #[derive(Debug, Default)]
 pub(crate) struct MemberList {
     list: Vec<u32>,
-    /// Where the first member is; what stands before it has left.
+    /// Position of the first member; all recipients before it have left.
     first: u32,
-    /// How many are members.
+    /// Number of members.
     live: u32,
 }
 
 impl MemberList {
-    /// Whether the list holds recipients that have left.
+    /// Returns true if the list holds recipients that have left.
     fn has_left(&self) -> bool {
         self.list.len() > self.live as usize
     }
 }
 
-impl Scheduler {
-    /// The members in the order in which they came.
-    pub(crate) fn members(&self, group: u32) -> Vec<u32> {
+impl Store {
+    /// Returns the members in the order in which they joined.
+    pub fn members(&self, group: u32) -> Vec<u32> {
         self.first_members(group, usize::MAX)
     }
 
-    /// The first of them, at most `max`.
-    pub(crate) fn first_members(&self, group: u32, max: usize) -> Vec<u32> {
+    /// Returns the first members, up to `max`.
+    pub fn first_members(&self, group: u32, max: usize) -> Vec<u32> {
         let RecipientGroup { message, members, is_list, .. } = self.groups[group];
         if !is_list {
             return vec![members];
         }
-        let found = &self.member_lists[members];
+        let found = &self.lists[members];
         let list = &found.list[found.first as usize..];
         let count = max.min(found.live as usize);
         if !found.has_left() {
@@ -49,13 +51,14 @@ impl Scheduler {
         first
     }
 
-    pub(crate) fn members_len(&self, group: u32) -> usize {
+    /// Number of members.
+    pub fn members_len(&self, group: u32) -> usize {
         let RecipientGroup { members, is_list, .. } = self.groups[group];
-        if is_list { self.member_lists[members].live as usize } else { 1 }
+        if is_list { self.lists[members].live as usize } else { 1 }
     }
 
-    /// Recipients that are not done by the group they belong to, each once.
-    pub(crate) fn by_group(&self, message: u32, recipients: Vec<u32>) -> BTreeMap<u32, Vec<u32>> {
+    /// Returns the unfinished ones of these recipients by their groups, each recipient once.
+    pub fn by_group(&self, message: u32, recipients: Vec<u32>) -> BTreeMap<u32, Vec<u32>> {
         let mut by_group: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for index in recipients {
             if let Some(group) = self.group_of(message, index) {
@@ -69,13 +72,13 @@ impl Scheduler {
         by_group
     }
 
-    /// Makes these the members; their own records name the group already.
-    pub(crate) fn set_members(&mut self, group: u32, mut members: Vec<u32>) {
+    /// Stores the members of a group. Their own records name the group already.
+    pub fn set_members(&mut self, group: u32, mut members: Vec<u32>) {
         let is_list = members.len() != 1;
         let place = if is_list {
             members.shrink_to_fit();
             let live = members.len() as u32;
-            self.member_lists.insert(MemberList { list: members, first: 0, live })
+            self.lists.insert(MemberList { list: members, first: 0, live })
         } else {
             members[0]
         };
@@ -83,54 +86,45 @@ impl Scheduler {
         self.groups[group].is_list = is_list;
     }
 
-    pub(crate) fn free_members(&mut self, group: u32) {
+    /// Frees the list of members.
+    pub fn free_members(&mut self, group: u32) {
         let RecipientGroup { members, is_list, .. } = self.groups[group];
         if is_list {
-            self.member_lists.remove(members);
+            self.lists.remove(members);
         }
     }
 
-    /// Takes note that one member has left; a group without members ends.
-    pub(crate) fn member_left(&mut self, group: u32) {
-        if self.members_len(group) > 1 {
-            self.members_left(group, 1);
-        } else {
-            self.leave(group);
-            self.end_group(group);
-        }
-    }
-
-    /// Takes note that `count` members have left, for another group or for good, and at least one is left.
-    pub(crate) fn members_left(&mut self, group: u32, count: usize) {
+    /// Removes `count` members whose own records name the group no longer. At least one member remains.
+    pub fn members_left(&mut self, group: u32, count: usize) {
         let RecipientGroup { message, members, is_list, .. } = self.groups[group];
-        debug_assert!(is_list && count < self.members_len(group), "someone is left");
-        let mut found = std::mem::take(&mut self.member_lists[members]);
+        debug_assert!(is_list && count < self.members_len(group), "a member remains");
+        let mut found = std::mem::take(&mut self.lists[members]);
         found.live -= count as u32;
         while !self.is_member(message, group, found.list[found.first as usize]) {
             found.first += 1;
         }
         if found.live == 1 {
-            self.member_lists.remove(members);
+            self.lists.remove(members);
             return self.set_members(group, vec![found.list[found.first as usize]]);
         }
         if found.list.len() > 2 * found.live as usize {
             self.sweep(message, group, &mut found);
         }
-        self.member_lists[members] = found;
+        self.lists[members] = found;
     }
 
     /// Adds recipients that have just left another group.
-    pub(crate) fn members_joined(&mut self, group: u32, joined: &[u32]) {
+    pub fn members_joined(&mut self, group: u32, joined: &[u32]) {
         let RecipientGroup { message, members, is_list, .. } = self.groups[group];
-        if is_list && self.member_lists[members].has_left() {
-            // A recipient that left and comes back must not be in the list twice.
-            let mut found = std::mem::take(&mut self.member_lists[members]);
+        if is_list && self.lists[members].has_left() {
+            // A recipient that left and returns must not be in the list twice.
+            let mut found = std::mem::take(&mut self.lists[members]);
             self.sweep(message, group, &mut found);
-            self.member_lists[members] = found;
+            self.lists[members] = found;
         }
         joined.iter().for_each(|index| self.recipient_mut(message, *index).group = group);
         if is_list {
-            let found = &mut self.member_lists[members];
+            let found = &mut self.lists[members];
             found.list.extend(joined);
             found.live += joined.len() as u32;
         } else {
@@ -139,6 +133,7 @@ impl Scheduler {
         }
     }
 
+    /// Drops recipients that have left from the list.
     fn sweep(&self, message: u32, group: u32, list: &mut MemberList) {
         list.list.drain(..list.first as usize);
         list.first = 0;

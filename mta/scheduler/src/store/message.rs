@@ -1,4 +1,4 @@
-//! What is kept of a queued message: small fixed records, everything variable elsewhere.
+//! The records of queued messages: small and of fixed size, with everything variable elsewhere.
 //!
 //! Must never grow without a look at the memory test: each byte here is megabytes there.
 
@@ -11,49 +11,48 @@ use view::HeldBy;
 #[derive(Debug)]
 pub(crate) struct Message {
     pub id: MessageId,
-    /// Seconds since 1970; good until 2106.
+    /// Time of arrival in seconds since 1970; sufficient until 2106.
     pub arrived: u32,
-    /// 4 GiB and more are all the same here.
+    /// Size in bytes; `u32::MAX` stands for all larger sizes.
     pub bytes: u32,
-    /// A symbol.
+    /// Symbol of the MAIL FROM address.
     pub sender: u32,
-    /// Where its recipients are: in `many` if it has `MANY`, else in `singles`.
+    /// Place of its recipients: in `many` if the flag `MANY` is set, else in `singles`.
     pub recipients: u32,
-    /// In the wheel of ages.
+    /// Links in the wheel of ages.
     pub links: Links,
-    /// When its age is looked at next.
+    /// Tick at which its age is checked next.
     pub age_tick: u32,
     pub priority: i8,
-    /// `HeldBy`, 0: not held.
+    /// Discriminant of `HeldBy`; 0 if the message is not held.
     pub held: u8,
     /// Attempts lost in a row.
     pub losses: u8,
     pub flags: u8,
 }
 
-/// It has more than one recipient.
+/// The message has more than one recipient.
 pub(crate) const MANY: u8 = 1;
-/// Its age was taken from the wall clock at a restart.
+/// The age of the message was taken from the wall clock at a restart.
 pub(crate) const RESTORED: u8 = 2;
-/// It has expired, but something was in flight or held: the next deferral is the last.
+/// The message has expired while something was in flight or held: the next deferral is the last one.
 pub(crate) const OVERDUE: u8 = 4;
-/// An operator deletes it: nobody is told.
+/// An operator deletes the message: nobody is notified.
 pub(crate) const DELETED: u8 = 8;
-/// The time of delay notices is over.
+/// The mark of age for the delay notice has passed.
 pub(crate) const DELAY_SEEN: u8 = 16;
-/// The null sender.
+/// The sender is the null sender.
 pub(crate) const NULL_SENDER: u8 = 32;
-
-/// Its sender is being told of the delay, in several records: a restart must not take that for done.
+/// The delay notice is being sent in several records: a restart must not take it for finished.
 pub(crate) const TELLS_DELAY: u8 = 64;
 
-/// The recipients of a message with more than one.
+/// Recipients of a message with more than one.
 #[derive(Debug, Default)]
 pub(crate) struct Many {
     pub recipients: Box<[Recipient]>,
-    /// Not done.
+    /// Number of unfinished recipients.
     pub left: u32,
-    /// Groups by state: all, held ones, those in flight or ready for it.
+    /// Number of groups: all, those that are held, those that are ready or in flight.
     pub groups: u32,
     pub held: u32,
     pub awake: u32,
@@ -62,67 +61,71 @@ pub(crate) struct Many {
 /// One recipient.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipient {
-    /// The local part, in `texts`.
+    /// Text of the local part; `NONE` if the recipient is finished.
     pub local: u32,
-    /// The domain as the client wrote it, a symbol.
+    /// Symbol of the domain, as the client wrote it.
     pub domain: u32,
-    /// The group it belongs to; `NONE`: it is done.
+    /// The group it belongs to; `NONE` if the recipient is finished.
     pub group: u32,
-    /// The last reply, in `reports`.
+    /// The last report.
     pub report: u32,
     pub notify: Notify,
     pub delay_noticed: bool,
 }
 
-/// One group to come: recipients of one message that go to one destination together.
+/// Recipients of one message that go to one destination together: the unit that is scheduled.
 #[derive(Debug)]
 pub(crate) struct RecipientGroup {
     pub message: u32,
     pub destination: u32,
-    /// In the wheel of due times or in a sender queue.
+    /// Links in the wheel of due times or in a sender queue.
     pub links: Links,
-    /// Among all of its destination.
+    /// Links in the roll of its destination.
     pub roll: Links,
-    /// Waiting: the tick. Ready: the sender queue, or the number its key has. In flight: the flight.
+    /// Depends on the state. Waiting: the tick. Ready: the sender queue, or the number in its key. In flight: the
+    /// flight.
     pub place: u32,
-    /// Since when it is in this state, in seconds since 1970.
+    /// Time of the last change of state, in seconds since 1970.
     pub since: u32,
-    /// The index of its recipient, or with `is_list` a list of them in `member_lists`.
+    /// Index of its only recipient, or with `is_list` the place of its list of members.
     pub members: u32,
     pub attempts: u16,
     pub state: GroupState,
     pub is_list: bool,
 }
 
+/// State of a group, named by what the group waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum GroupState {
-    /// Not a group: its place was given back.
+    /// No group: the place is free.
     #[default]
     Vacant,
-    /// Until its tick.
+    /// Waits for its tick.
     Waiting,
-    /// Until its destination has room and it is its turn.
+    /// Waits for a turn at its destination.
     Ready,
-    /// Until its outcome.
+    /// Waits for the outcome of its attempt.
     InFlight,
-    /// Until it is released.
+    /// Waits for its release.
     Held,
-    /// Its route says what becomes of it; until the next `poll`.
+    /// Waits for the next `poll`, which carries out its route.
     Routed,
 }
 
 impl GroupState {
-    /// In flight or on its way there.
+    /// Returns true if the group is in flight or ready for it.
     pub fn is_awake(self) -> bool {
         matches!(self, GroupState::Ready | GroupState::InFlight | GroupState::Routed)
     }
 }
 
 impl Message {
+    /// Returns true if one of these flags is set.
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
+    /// Holder of the message, if it is held.
     pub fn held_by(&self) -> Option<HeldBy> {
         HeldBy::from_u8(self.held)
     }

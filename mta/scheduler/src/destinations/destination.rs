@@ -1,7 +1,7 @@
-//! One destination: how much it is given at once, learned from what it answers.
+//! One destination, and how many attempts it may have at once, learned from its answers.
 //!
-//! Must never look at single messages: a dead destination costs one probe now and then,
-//! however many wait for it.
+//! Must never look at single messages: a dead destination costs one probe from time to time, however many messages wait for
+//! it.
 
 use crate::memory::NONE;
 use crate::order::Key;
@@ -10,13 +10,13 @@ use mail::{NextHop, Outcome, Stage};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Unreachable so often in a row, a destination is only probed.
+/// Number of consecutive failures from which on a destination is only probed.
 pub(crate) const FAILURES_MAX: u16 = 3;
-/// The first probe comes after this share of the first retry; from then on as retries do.
+/// The wait for the first probe is one of this many parts of the first retry. Further probes are spaced as retries are.
 const PROBE_SHARE: u32 = 5;
-/// A rate is kept on average; what was missed in this time may be caught up.
+/// Time in which missed attempts may be caught up: a rate is kept on average.
 const RATE_SLACK: Duration = Duration::from_millis(100);
-/// Classes of a destination's mail: before others, usual, behind others.
+/// Number of classes of mail: ahead of others, usual, behind others.
 pub(crate) const CLASSES: usize = 3;
 
 #[derive(Debug)]
@@ -24,69 +24,69 @@ pub(crate) struct Destination {
     pub hop: NextHop,
     /// Index of its limits.
     pub limits: u16,
-    /// The symbol of the recipient's domain that opened it, by which limits are found.
+    /// Symbol of the recipient's domain that opened it, by which its limits are found. `NONE` if the place is free.
     pub opened_by: u32,
-    /// What it is given at once; grows with each success, halves when it cannot be reached.
+    /// Attempts that it may have at once: one more after each success, half as many after each failure to reach it.
     pub window: f32,
-    /// Groups: all, ready ones, those in flight.
+    /// Number of groups: all, ready ones, those in flight.
     pub groups: u32,
     pub ready: u32,
     pub in_flight: u32,
-    /// In a row.
+    /// Number of consecutive failures to reach it.
     pub failures: u16,
-    /// Counts up with each back-off: what began before does not count again.
+    /// Number of back-offs so far. A failure of an attempt that began before the last one does not count.
     pub epoch: u8,
     pub flags: u8,
-    /// Of each class, how many went ahead of lower ones in a row.
+    /// For each class, the number of groups in a row that went ahead of lower classes.
     pub runs: [u8; CLASSES - 1],
-    /// Attempts that it was given since its turn, because it went on.
+    /// Additional attempts since its turn, see `GOES_ON`.
     pub went_on: u8,
-    /// Sender queues that were let in at the head of the ring, and how many such went in a row.
+    /// Number of sender queues let in at the head of the ring, and how many such queues had their turn in a row.
     pub let_in: u8,
     pub let_in_run: u8,
-    /// The first of all its groups.
+    /// First group of its roll.
     pub roll: u32,
-    /// Of each class, the sender queue whose turn it is.
+    /// For each class, the sender queue whose turn it is.
     pub rings: [u32; CLASSES],
-    /// Why it could not be reached, in `reports`.
+    /// Report of the last failure to reach it.
     pub last_failure: u32,
-    /// Monotonic nanoseconds; 0: none.
+    /// Time until which back-off and rate close it, in monotonic nanoseconds; 0 if they do not.
     pub blocked_until: u64,
     pub rate_next: u64,
-    /// When it is looked at again, in the heap of timers.
+    /// Time of its timer; 0 if there is none.
     pub timer: u64,
-    /// The ready ones in an order other than `fair`.
+    /// Ready groups in an order other than `fair`.
     pub sorted: Option<Box<Sorted>>,
 }
 
-/// In the turn of destinations, once for light senders, once for all.
+/// Waits for its turn: for light senders, for all senders.
 pub(crate) const IN_TURN: [u8; 2] = [1, 2];
-/// In the list of idle ones.
+/// Is in the list of idle destinations.
 pub(crate) const IDLE: u8 = 4;
-/// It talked to us when it was last tried, or it is on this machine.
+/// Answered the last attempt, or is on this machine.
 pub(crate) const ANSWERS: u8 = 8;
-/// Its turn had come when there was no room for those of whom nobody knows whether they answer.
+/// Was skipped because too many attempts to unproven destinations were in flight.
 pub(crate) const PARKED: [u8; 2] = [16, 32];
-/// It takes mail for other domains than the one it is named after.
+/// Takes mail for other domains than the one it is named after.
 pub(crate) const ROUTED: u8 = 64;
-/// It goes on before others have their turn.
+/// Has another attempt before others have their turn, to use its connection again.
 pub(crate) const GOES_ON: u8 = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct Sorted {
     pub ready: BTreeSet<(Key, u32)>,
-    /// Under which key the destination stands among the others.
+    /// Key under which the destination stands among the others.
     pub stands: Option<Key>,
 }
 
-/// What an attempt tells about its destination.
+/// What an attempt shows of its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// It talks to us.
+    /// It answers.
     Reached,
-    /// It talks, but wants less.
+    /// It answers, but asks for less mail.
     Strained,
-    /// It does not talk to us.
+    /// It does not answer.
     Unreachable,
     /// Nothing.
     Unknown,
@@ -100,14 +100,14 @@ impl Destination {
         Destination { hop, opened_by, limits, window, flags, ..Self::default() }
     }
 
-    /// Nobody stands in line any more.
+    /// Forgets all lines of ready groups.
     pub fn break_up_lines(&mut self) {
         self.sorted = None;
         self.rings = [NONE; CLASSES];
         (self.let_in, self.let_in_run) = (0, 0);
     }
 
-    /// Attempts in flight it may have now.
+    /// Attempts in flight that it may have now.
     pub fn allowed(&self, limits: &DestinationLimits) -> u32 {
         if self.failures >= FAILURES_MAX {
             return 1;
@@ -115,13 +115,13 @@ impl Destination {
         (self.window as u32).clamp(1, limits.connections.max(1))
     }
 
-    /// When rate and back-off let the next attempt begin; 0 is now.
+    /// Time at which rate and back-off allow the next attempt; 0 if they allow it now.
     pub fn opens_at(&self, nanos: u64) -> u64 {
         let opens = self.blocked_until.max(self.rate_next);
         if opens <= nanos { 0 } else { opens }
     }
 
-    /// Counts an attempt for the rate.
+    /// Counts a new attempt.
     pub fn begin(&mut self, limits: &DestinationLimits, nanos: u64) {
         self.in_flight += 1;
         if let Some(rate) = limits.rate_per_second.filter(|rate| *rate > 0.0) {
@@ -130,7 +130,7 @@ impl Destination {
         }
     }
 
-    /// Learns from an attempt that began in `epoch`; true: `last_failure` is to be replaced.
+    /// Learns from an attempt that began in `epoch`. Returns true if the caller must replace `last_failure`.
     pub fn learn(&mut self, health: Health, epoch: u8, at: &Moment) -> bool {
         match health {
             Health::Reached => {
@@ -167,7 +167,7 @@ impl Destination {
     }
 }
 
-/// What `learn` goes by.
+/// Limits, schedule and time for `learn`.
 pub(crate) struct Moment<'a> {
     pub limits: &'a DestinationLimits,
     pub retry: &'a Retry,
@@ -176,7 +176,7 @@ pub(crate) struct Moment<'a> {
 }
 
 impl Health {
-    /// Of all recipients of one attempt: who reached one has reached the destination.
+    /// Health shown by all outcomes of one attempt. Reaching one recipient is reaching the destination.
     pub fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Health {
         outcomes.map(Health::of_one).min_by_key(|health| *health as u8).unwrap_or(Health::Unknown)
     }
@@ -187,7 +187,7 @@ impl Health {
             (Outcome::Delivered { .. }, _) => Health::Reached,
             (Outcome::Failed(_), _) if report.from_peer => Health::Reached,
             (Outcome::Failed(_), _) => Health::Unknown,
-            // 421: the service closes, whatever the stage (RFC 5321 3.8).
+            // 421 at any stage: the service closes (RFC 5321 3.8).
             (Outcome::Deferred(_), _) if report.reply.code == 421 => Health::Unreachable,
             (Outcome::Deferred(_), Stage::Resolve | Stage::Connect) => Health::Unreachable,
             (Outcome::Deferred(_), Stage::Greeting | Stage::Hello) => Health::Unreachable,
