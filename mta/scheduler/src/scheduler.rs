@@ -7,7 +7,6 @@ use crate::chance::Chance;
 use crate::clock::{Clock, wall_seconds};
 use crate::destinations::DestinationTable;
 use crate::flights::Flights;
-use crate::memory::NONE;
 use crate::outbox::Outbox;
 use crate::output::{Arrival, ArrivingRecipient, DestinationId};
 use crate::replay::ReplayState;
@@ -163,8 +162,8 @@ impl Scheduler {
     /// Returns the limits of a destination.
     pub fn limits(&self, destination: DestinationId) -> DestinationLimits {
         match self.destinations.get(destination.0) {
-            Some(found) if found.opened_by != NONE => self.destinations.limits_of(destination.0),
-            _ => self.destinations.limits_default(),
+            Some(_) => self.destinations.limits_of(destination.0),
+            None => self.destinations.limits_default(),
         }
     }
 

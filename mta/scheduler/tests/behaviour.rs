@@ -393,6 +393,25 @@ fn a_domain_whose_destination_was_forgotten_is_never_taken_for_another_one() {
     assert_eq!(deliver(&mut bench), Some(mx("d.test")));
 }
 
+#[test]
+fn a_forgotten_destination_has_no_next_hop_and_the_default_limits() {
+    let few = DestinationLimits { connections: 7, ..DestinationLimits::for_tests() };
+    let mut bench = Bench::new(Settings { limits: vec![("*".into(), few)], ..plain() });
+    let mut first = None;
+    // One more than are remembered without mail.
+    for id in 1..=1_025 {
+        bench.send(mail(id, "a@a.test", &[&format!("x@n{id}.test")]));
+        let attempt = bench.attempts().remove(0);
+        let destination = *first.get_or_insert(attempt.destination);
+        assert_eq!(bench.scheduler.hop(destination), Some(&mx("n1.test")));
+        assert_eq!(bench.scheduler.limits(destination).connections, 7);
+        bench.answer(&attempt, delivered());
+    }
+    let destination = first.unwrap();
+    assert_eq!(bench.scheduler.hop(destination), None);
+    assert_eq!(bench.scheduler.limits(destination).connections, 100);
+}
+
 fn send_to(bench: &mut Bench, id: u64, domain: &str) -> MessageId {
     bench.send(mail(id, "a@a.test", &[&format!("x@{domain}.test")]))
 }

@@ -52,8 +52,9 @@ impl DestinationTable {
         }
     }
 
+    /// Returns a destination, unless it has been forgotten.
     pub fn get(&self, at: u32) -> Option<&Destination> {
-        self.all.get(at)
+        self.all.get(at).filter(|found| found.opened_by != NONE)
     }
 
     /// Returns all destinations that are known.
