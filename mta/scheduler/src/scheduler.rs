@@ -182,3 +182,39 @@ impl Scheduler {
         self.len() == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{Address, Domain, Notify, ReversePath};
+
+    #[test]
+    fn a_sender_is_as_busy_as_groups_of_it_are_ready() {
+        let settings = Settings { attempts_in_flight_max: 0, ..Settings::for_tests() };
+        let (now, mut all) = (Now::default(), Scheduler::new(settings, 1, Now::default()));
+        let sender = ReversePath::Address(Address::parse("a@from.test", true).unwrap());
+        let address = Address::parse("b@to.test", true).unwrap();
+        let hop = NextHop::Mx(Domain::parse("to.test").unwrap());
+        for number in 1..=10 {
+            let recipient =
+                ArrivingRecipient { address: &address, hop: &hop, notify: Notify::DEFAULT };
+            let arrival = Arrival {
+                message: MessageId(number),
+                arrived: now.wall,
+                bytes: 1_000,
+                sender: &sender,
+                recipients: &[recipient],
+                held: None,
+                priority: 0,
+            };
+            all.arrive(&arrival, now).unwrap();
+        }
+        let symbol =
+            |all: &Scheduler| all.store.message(all.store.find(MessageId(10)).unwrap()).sender;
+        for left in (1..=10).rev() {
+            let symbol = symbol(&all);
+            assert_eq!(*all.store.symbols.busy(symbol), left);
+            all.delete(MessageId(11 - u64::from(left)), now);
+        }
+    }
+}
