@@ -1,7 +1,8 @@
-//! The filter of system calls, made from the role's table, and what is said by a process that dies
-//! of it (X203). Must never let a denied call pass as a mere error.
+//! The system call filter, made from the role's table, and the report of a process that the filter ends (X203).
+//!
+//! Must never let a denied call return an error as if it were an ordinary failure.
 
-use super::profiles::{Calls, Group, Only, calls, refused};
+use super::profiles::{CallGroup, Calls, Only, calls, refused};
 use super::{JailError, Role, names};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -10,12 +11,12 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// With it ends a process that made a call that it had given up: as a shell shows SIGSYS.
+/// The exit code of a process that made a denied call. Shells show SIGSYS the same way.
 pub const DENIED_EXIT_CODE: i32 = 128 + libc::SIGSYS;
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type CallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Installs the role's filter in all threads, for good; says how many calls are left.
+/// Installs the role's filter in all threads, permanently. Returns how many calls remain.
 pub(super) fn filter(role: Role) -> Result<usize, JailError> {
     report_denials(role)?;
     let failed = |error: seccompiler::Error| JailError::Filter(error.to_string());
@@ -31,7 +32,7 @@ pub(super) fn filter(role: Role) -> Result<usize, JailError> {
     };
     let mut rules = rules(groups)?;
     if let Calls::Only(_) = calls(role) {
-        // Of two filters the stricter wins: what the first refuses, this one has to let through.
+        // The stricter of two filters wins, so this one must allow what the first one refuses.
         let quiet = refused(role).iter().filter_map(|name| names::number(name));
         rules.extend(quiet.map(|number| (number, Vec::new())));
     }
@@ -43,12 +44,12 @@ pub(super) fn filter(role: Role) -> Result<usize, JailError> {
     })
 }
 
-fn quiet_rules(role: Role) -> Rules {
+fn quiet_rules(role: Role) -> CallRules {
     refused(role).iter().filter_map(|name| Some((names::number(name)?, Vec::new()))).collect()
 }
 
-fn rules(groups: &[&Group]) -> Result<Rules, JailError> {
-    let mut rules = Rules::new();
+fn rules(groups: &[&CallGroup]) -> Result<CallRules, JailError> {
+    let mut rules = CallRules::new();
     for group in groups {
         let conditions = conditions(group.only)?;
         for number in group.calls.iter().filter_map(|name| names::number(name)) {
@@ -58,13 +59,13 @@ fn rules(groups: &[&Group]) -> Result<Rules, JailError> {
     Ok(rules)
 }
 
-/// One of them must hold; an empty list always does.
+/// Returns conditions of which one must hold. An empty list always holds.
 fn conditions(only: Only) -> Result<Vec<SeccompRule>, JailError> {
     let one = |argument, compare, value| {
         let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, compare, value)?;
         SeccompRule::new(vec![condition])
     };
-    // The kernel looks at the low half only of arguments that are an `int`.
+    // The kernel reads only the low half of an argument of type `int`.
     let int = |argument, value| {
         let condition =
             SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
@@ -85,7 +86,7 @@ fn conditions(only: Only) -> Result<Vec<SeccompRule>, JailError> {
 }
 
 fn program(
-    rules: Rules,
+    rules: CallRules,
     mismatch: SeccompAction,
     matched: SeccompAction,
 ) -> Result<BpfProgram, JailError> {
@@ -98,7 +99,7 @@ fn program(
         .map_err(|error| JailError::Filter(error.to_string()))
 }
 
-/// The role, for the handler, which can be given nothing.
+/// The role, for the signal handler, which has no other way to get it.
 static ROLE: AtomicU8 = AtomicU8::new(0);
 
 fn report_denials(role: Role) -> Result<(), JailError> {
@@ -113,7 +114,7 @@ fn report_denials(role: Role) -> Result<(), JailError> {
     if failed { Err(JailError::last("watch for denied calls")) } else { Ok(()) }
 }
 
-/// The part of `siginfo_t` that a SIGSYS has (sigaction(2)); libc does not name it.
+/// The part of `siginfo_t` that SIGSYS fills (sigaction(2)). The crate libc does not declare it.
 #[repr(C)]
 struct DeniedInfo {
     signal: [libc::c_int; 4],
@@ -121,12 +122,12 @@ struct DeniedInfo {
     call: libc::c_int,
 }
 
-/// Says which call it was, in one write, and ends. Takes no memory and no lock.
+/// Reports which call was denied, in one write, and ends the process. Allocates nothing and takes no lock.
 extern "C" fn denied(_: libc::c_int, info: *const DeniedInfo, _: *const libc::c_void) {
-    // SAFETY: the kernel gives a handler with SA_SIGINFO a valid pointer, and its layout is above.
+    // SAFETY: the kernel passes a valid pointer to a handler with SA_SIGINFO, and the layout is the one above.
     let number = i64::from(unsafe { (*info).call });
     let role = Role::ALL[usize::from(ROLE.load(Ordering::Relaxed))];
-    let mut line = Line { bytes: [0; 128], length: 0 };
+    let mut line = DenialLine { bytes: [0; 128], length: 0 };
     for part in ["role ", role.name(), ": system call "] {
         line.push(part.as_bytes());
     }
@@ -141,13 +142,13 @@ extern "C" fn denied(_: libc::c_int, info: *const DeniedInfo, _: *const libc::c_
     }
 }
 
-struct Line {
+struct DenialLine {
     bytes: [u8; 128],
     length: usize,
 }
 
-impl Line {
-    /// What does not fit is left out.
+impl DenialLine {
+    /// Appends as much as fits.
     fn push(&mut self, part: &[u8]) {
         for byte in part {
             if let Some(free) = self.bytes.get_mut(self.length) {

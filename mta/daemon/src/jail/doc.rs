@@ -1,9 +1,11 @@
-//! The part of `docs/processes.md` that is written from the tables. Must never say what they do not.
+//! The part of `docs/processes.md` that is generated from the tables.
+//!
+//! Must never say anything that the tables do not.
 
 use super::Role;
-use super::profiles::{Calls, Group, Only, calls, refused};
+use super::profiles::{CallGroup, Calls, Only, calls, refused};
 
-/// A table for each role, as Markdown.
+/// Returns a table for each role, as Markdown.
 pub fn markdown() -> String {
     let mut text = String::new();
     for role in Role::ALL {
@@ -29,7 +31,7 @@ pub fn markdown() -> String {
     text
 }
 
-fn row(group: &Group) -> String {
+fn row(group: &CallGroup) -> String {
     let only = match group.only {
         Only::Any => String::new(),
         Only::OneOf(argument, values) => {

@@ -1,5 +1,6 @@
-//! Giving up files: the root directory, and what Landlock keeps from us. Must never need anything
-//! that a plain container or Debian 12's kernel lacks.
+//! Giving up files, by a new root directory and by Landlock.
+//!
+//! Must never need anything that a plain container or the kernel of Debian 12 lacks.
 
 use super::{Files, JailError, Role, Root};
 use landlock::{
@@ -8,10 +9,10 @@ use landlock::{
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Where a directory may be made that is deleted at once.
+/// Directories in which an empty directory can be made that is deleted at once.
 const PLACES: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/dev/shm"];
 
-/// Leaves the file tree, as root.
+/// Changes the root directory. Needs root.
 pub(super) fn change_root(root: &Root) -> Result<(), JailError> {
     match root {
         Root::Keep => Ok(()),
@@ -29,7 +30,7 @@ fn chroot(directory: BorrowedFd<'_>) -> Result<(), JailError> {
     step("go to the new root", rustix::process::chdir("/"))
 }
 
-/// A directory that has no name any more. Nothing can be made in it, by nobody.
+/// Returns a directory that has been deleted. Nobody can make anything in it.
 fn deleted_directory() -> Result<OwnedFd, JailError> {
     let mut cause = std::io::ErrorKind::NotFound.into();
     for place in PLACES {
@@ -46,19 +47,19 @@ fn deleted_below(place: &str) -> std::io::Result<OwnedFd> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanos = now.map_or(0, |time| time.as_nanos());
     let path = format!("{place}/posthaste-empty-{}-{nanos}", std::process::id());
-    // Fails where somebody was there before us.
+    // Fails if somebody has made this name before.
     std::fs::DirBuilder::new().mode(0o711).create(&path)?;
     let opened = std::fs::File::open(&path);
     std::fs::remove_dir(&path)?;
     Ok(opened?.into())
 }
 
-/// The newest Landlock that we ask for; an older kernel gives what it has. Debian 12's gives V2,
-/// which is all that we rely on: files and not the network, which is seccomp's.
+/// The newest version of Landlock that is requested. An older kernel gives what it has. Debian 12 has V2, which is all
+/// that we rely on: Landlock confines files, and seccomp the network.
 const ABI_ASKED: ABI = ABI::V5;
 
-/// Confines this thread, and those it will start, to `files`, and where the role keeps no network,
-/// and the kernel is new enough, out of TCP. Says how much of it the kernel gave.
+/// Confines this thread and those that it starts to `files`. Also denies TCP if the role does not need it and the kernel
+/// is new enough. Returns how much of this the kernel enforces.
 pub(super) fn restrict(role: Role, files: &Files) -> Result<&'static str, JailError> {
     let Files::Below(directories) = files else { return Ok("not asked for") };
     let mut ruleset = Ruleset::default()

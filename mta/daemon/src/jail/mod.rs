@@ -1,8 +1,10 @@
-//! What a process gives up before it meets a stranger: user, root directory, files, system calls.
-//! Must never go on half jailed: a step that a role relies on and that fails ends the process.
+//! The jail: what a process gives up before it meets a stranger. That is its user, root directory, files and system
+//! calls.
 //!
-//! `confine` gives up the user, the root directory and the files, while the process has one thread;
-//! `Confined::seal` gives up system calls for all threads. `enter` does both at once.
+//! Must never continue half jailed: if a step fails that the role relies on, the process ends.
+//!
+//! `confine` gives up the user, the root directory and the files while the process has one thread. `Confined::seal` gives
+//! up system calls in all threads. `enter` does both.
 
 mod calls;
 mod doc;
@@ -22,94 +24,94 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// As what the daemon was started.
+/// The user that the daemon was started by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// By root: the process becomes this user.
+    /// Root. The process becomes this user.
     Root(User),
-    /// By an ordinary user, who all roles stay.
+    /// An ordinary user. All processes keep running as this user.
     Ordinary,
 }
 
-/// What the process still sees of the file tree.
+/// What a process still sees of the file tree.
 #[derive(Debug)]
 pub enum Root {
-    /// All of it, as far as `Profile::files` lets it.
+    /// The whole tree, as far as `Profile::files` allows.
     Keep,
-    /// Nothing: a directory that is deleted already, so that nothing can be made in it either.
+    /// An empty directory that has been deleted, so that nothing can be made in it.
     Empty,
-    /// This directory only.
+    /// This directory.
     At(OwnedFd),
 }
 
-/// Below which directories files may be touched; Landlock holds the process to it.
+/// The directories in which files may be accessed. Landlock enforces this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Files {
-    /// Everywhere the user may.
+    /// All files that the user may access.
     Any,
-    /// Nowhere but below these, as named within the new root.
+    /// Only files below these directories, named within the new root.
     Below(Vec<PathBuf>),
 }
 
-/// Everything one process gives up.
+/// Everything that a process gives up.
 #[derive(Debug)]
 pub struct Profile {
-    /// Chooses the system calls.
+    /// The role, which determines the system calls.
     pub role: Role,
-    /// As what we were started.
+    /// The user that the daemon was started by.
     pub privilege: Privilege,
-    /// What is left of the file tree.
+    /// What remains of the file tree.
     pub root: Root,
-    /// What is left of the files.
+    /// What remains of the files.
     pub files: Files,
-    /// Descriptors at once; raised to it where the system lets us, never lowered below what is needed.
+    /// The number of descriptors that the process needs at once. The limit is raised to it if the system allows.
     pub open_files: u64,
-    /// Process id of whoever started us and without whom we end; `None` for master.
+    /// The process id of our parent. We end when it ends. `None` for master.
     pub parent: Option<i32>,
 }
 
-/// What the kernel gave; goes to the log, since Landlock is more or less by its age.
+/// What the kernel enforces. It is logged, because the age of the kernel determines what Landlock can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct JailReport {
     /// The role.
     pub role: Role,
-    /// Whom we are now.
+    /// The user that the process runs as.
     pub uid: u32,
-    /// Landlock: in full, in part, or not there.
+    /// How much of the rules Landlock enforces.
     pub landlock: &'static str,
-    /// How many descriptors we may have.
+    /// The limit of descriptors.
     pub open_files: u64,
-    /// How many system calls are left.
+    /// The number of system calls that remain.
     pub calls: usize,
 }
 
-/// Why a process is not jailed, and therefore must end.
+/// Why a process could not enter its jail. The process must end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JailError {
     /// The system refused a step.
     #[error("cannot {step}: {cause}")]
     Step {
-        /// What was to be done.
+        /// The step.
         step: &'static str,
-        /// What the system said.
+        /// The error of the system.
         cause: std::io::Error,
     },
-    /// Root is no user for this role (X202).
-    #[error("the {0} process does not run as root: it has no user to become")]
+    /// The role must not run as root, and there is no user for it (X202).
+    #[error("the {0} process must not run as root, and there is no user for it to become")]
     StillRoot(Role),
-    /// The switch was reported to have worked and did not (X202).
-    #[error("the switch to user {wanted} did not hold: {found}")]
+    /// The switch to another user reported success but was not effective (X202).
+    #[error("the switch to user {wanted} did not take effect: {found}")]
     NotSwitched {
-        /// The user we should be.
+        /// The user that the process should have become.
         wanted: u32,
-        /// What we found.
+        /// What a check found.
         found: &'static str,
     },
-    /// Whoever started us has ended already.
+    /// The parent has already ended.
     #[error("the process that started this one has ended")]
     Orphan,
-    /// Landlock's rules could not be made.
+    /// The rules of Landlock could not be made.
     #[error("cannot confine files: {0}")]
     Landlock(#[from] landlock::RulesetError),
     /// The filter could not be made or installed.
@@ -118,30 +120,29 @@ pub enum JailError {
 }
 
 impl JailError {
-    /// With what the system has just said.
+    /// Makes an error with `errno` as its cause.
     fn last(step: &'static str) -> JailError {
         JailError::Step { step, cause: std::io::Error::last_os_error() }
     }
 
-    /// With what it said.
+    /// Returns a function that makes an error of this step.
     fn step(step: &'static str) -> impl Fn(std::io::Error) -> JailError {
         move |cause| JailError::Step { step, cause }
     }
 }
 
-/// A process that has given up all but system calls.
+/// A process that has given up everything except system calls.
 #[must_use = "the system calls are not given up yet"]
 #[derive(Debug)]
-pub struct Confined(Report);
+pub struct Confined(JailReport);
 
-/// Gives up everything at once. Threads may be started afterwards, or have been started already by
-/// a process that has nothing but `Files::Any`.
-pub fn enter(profile: &Profile) -> Result<Report, JailError> {
+/// Gives up everything. Threads may be started afterwards. A process with `Files::Any` may have started threads before.
+pub fn enter(profile: &Profile) -> Result<JailReport, JailError> {
     confine(profile)?.seal()
 }
 
-/// Gives up the user, the root directory and the files. To be called while there is one thread:
-/// Landlock holds for the thread that asks for it and for those that it starts.
+/// Gives up the user, the root directory and the files. Must be called while the process has one thread: Landlock applies
+/// to the calling thread and to threads that it starts later.
 pub fn confine(profile: &Profile) -> Result<Confined, JailError> {
     user::ignore(profile.role);
     let open_files = user::limit(profile.open_files)?;
@@ -151,20 +152,20 @@ pub fn confine(profile: &Profile) -> Result<Confined, JailError> {
     let landlock = files::restrict(profile.role, &profile.files)?;
     // SAFETY: geteuid has no preconditions and cannot fail.
     let uid = unsafe { libc::geteuid() };
-    Ok(Confined(Report { role: profile.role, uid, landlock, open_files, calls: 0 }))
+    Ok(Confined(JailReport { role: profile.role, uid, landlock, open_files, calls: 0 }))
 }
 
 impl Confined {
     /// Gives up the system calls that the role does not need, in all threads.
-    pub fn seal(self) -> Result<Report, JailError> {
+    pub fn seal(self) -> Result<JailReport, JailError> {
         let calls = calls::filter(self.0.role)?;
-        Ok(Report { calls, ..self.0 })
+        Ok(JailReport { calls, ..self.0 })
     }
 }
 
 impl Profile {
-    /// A role that needs no file: `Config`, `Receive` and `Send`; with the file tree as it is
-    /// also `Master` and `Local`, which are to be trusted with it.
+    /// Makes the profile of a role that needs no files (`Config`, `Receive`, `Send`) or that keeps the whole file tree
+    /// (`Master`, `Local`, which are trusted).
     pub fn new(role: Role, privilege: Privilege) -> Profile {
         let trusted = matches!(role, Role::Master | Role::Local | Role::Mailbox);
         let root = match privilege {
@@ -175,8 +176,8 @@ impl Profile {
         Profile { role, privilege, root, files, open_files: OPEN_FILES, parent: None }
     }
 
-    /// `Queue`, whose root is the spool's directory, given by a descriptor (`O_PATH` is enough) and
-    /// its name. The second value is what that directory is called inside.
+    /// Makes the profile of `Queue`, whose root is the spool's directory. The directory is given by a descriptor
+    /// (`O_PATH` suffices) and by its path. Also returns the path of that directory inside the jail.
     pub fn queue(privilege: Privilege, spool: OwnedFd, path: &Path) -> (Profile, PathBuf) {
         let inside = match privilege {
             Privilege::Root(_) => PathBuf::from("/"),
@@ -190,32 +191,32 @@ impl Profile {
         (profile, inside)
     }
 
-    /// `Mailbox`: as `user`, below these directories and nowhere else.
+    /// Makes the profile of `Mailbox`, which may access files below these directories only.
     pub fn mailbox(privilege: Privilege, directories: Vec<PathBuf>) -> Profile {
         let mut profile = Profile::new(Role::Mailbox, privilege);
         profile.files = Files::Below(directories);
         profile
     }
 
-    /// Ends with the process of this id.
+    /// Ends the process when this parent ends.
     pub fn ends_with(mut self, parent: i32) -> Profile {
         self.parent = Some(parent);
         self
     }
 
-    /// With so many descriptors at once.
+    /// Sets the number of descriptors that the process needs at once.
     pub fn open_files(mut self, count: u64) -> Profile {
         self.open_files = count;
         self
     }
 }
 
-/// Enough for a role whose connections are few.
+/// Descriptors of a role with few connections.
 const OPEN_FILES: u64 = 1024;
 
-impl fmt::Display for Report {
+impl fmt::Display for JailReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { role, uid, landlock, open_files, calls } = self;
+        let JailReport { role, uid, landlock, open_files, calls } = self;
         write!(
             f,
             "{role}: user {uid}, Landlock {landlock}, {open_files} descriptors, {calls} system calls"

@@ -1,44 +1,45 @@
-//! The tables: which system calls each role keeps. A role is here on one screen, and
-//! `docs/processes.md` is written from this file. Must never hold a call that no role was seen to need.
+//! The tables of the system calls that each role keeps. `docs/processes.md` is generated from this file.
+//!
+//! Must never list a call that no role was observed to need.
 
 use super::Role;
 
-/// How a table is meant.
+/// The system calls of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
-    /// Everything outside the groups ends the process.
-    Only(&'static [&'static Group]),
-    /// Everything inside the groups ends the process. For the roles that start programs: these
-    /// inherit the filter, and nobody can say what they need.
-    AllBut(&'static [&'static Group]),
+    /// A call outside these groups ends the process.
+    Only(&'static [&'static CallGroup]),
+    /// A call in these groups ends the process. This is for roles that start programs: the programs inherit the filter,
+    /// and nobody can know what they need.
+    AllBut(&'static [&'static CallGroup]),
 }
 
 /// System calls that belong together.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Group {
-    /// For the documentation.
+pub struct CallGroup {
+    /// The purpose, for the documentation.
     pub what: &'static str,
-    /// The calls; those that this architecture does not have are left out.
+    /// The names of the calls. Calls that this architecture does not have are ignored.
     pub calls: &'static [&'static str],
-    /// Only with these arguments.
+    /// The condition on the arguments.
     pub only: Only,
 }
 
 /// A condition on one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
-    /// None.
+    /// No condition.
     Any,
-    /// Argument N is one of these.
+    /// Argument N is one of these values.
     OneOf(u8, &'static [u64]),
-    /// Of argument N, the bits of the mask are as in the value.
+    /// The bits of the mask in argument N are as in the value.
     Bits(u8, u64, u64),
     /// Argument N is our own process id.
     Ourselves(u8),
 }
 
-/// The role's table.
-// tidy: table, because a role's groups are to be seen together
+/// Returns the role's table.
+// tidy: table, because the groups of a role should be seen together
 pub const fn calls(role: Role) -> Calls {
     match role {
         Role::Master | Role::Local => Calls::AllBut(&[&KERNEL, &OTHERS, &IO_URING]),
@@ -135,8 +136,8 @@ pub const fn calls(role: Role) -> Calls {
     }
 }
 
-/// Calls that are answered with ENOSYS instead of death, where the role's table does not let them
-/// through: the C library tries them and goes another way.
+/// Returns the calls that fail with ENOSYS instead of ending the process, if the role's table does not allow them. The C
+/// library tries these calls and has an alternative.
 pub const fn refused(role: Role) -> &'static [&'static str] {
     match role {
         Role::Master | Role::Local => &[],
@@ -145,17 +146,17 @@ pub const fn refused(role: Role) -> &'static [&'static str] {
     }
 }
 
-const MEMORY: Group = Group {
+const MEMORY: CallGroup = CallGroup {
     what: "memory",
     calls: &["munmap", "mremap", "brk", "madvise", "membarrier"],
     only: Only::Any,
 };
-const NO_CODE: Group = Group {
+const NO_CODE: CallGroup = CallGroup {
     what: "memory that is not executable",
     calls: &["mmap", "mprotect"],
     only: Only::Bits(2, libc::PROT_EXEC as u64, 0),
 };
-const THREADS: Group = Group {
+const THREADS: CallGroup = CallGroup {
     what: "threads and signals of our own",
     calls: &[
         "futex",
@@ -174,12 +175,12 @@ const THREADS: Group = Group {
     ],
     only: Only::Any,
 };
-const NEW_THREAD: Group = Group {
+const NEW_THREAD: CallGroup = CallGroup {
     what: "new threads, no new processes",
     calls: &["clone"],
     only: Only::Bits(0, libc::CLONE_THREAD as u64, libc::CLONE_THREAD as u64),
 };
-const TIME: Group = Group {
+const TIME: CallGroup = CallGroup {
     what: "clock and chance",
     calls: &[
         "clock_gettime",
@@ -192,31 +193,31 @@ const TIME: Group = Group {
     ],
     only: Only::Any,
 };
-const SELF: Group = Group {
+const SELF: CallGroup = CallGroup {
     what: "who we are",
     calls: &["getpid", "getppid", "getuid", "geteuid", "getgid", "getegid", "uname"],
     only: Only::Any,
 };
-const ABORT: Group = Group {
+const ABORT: CallGroup = CallGroup {
     what: "signals to ourselves alone, for abort(3)",
     calls: &["tgkill"],
     only: Only::Ourselves(0),
 };
-const NAME: Group = Group {
+const NAME: CallGroup = CallGroup {
     what: "names for our threads and memory",
     calls: &["prctl"],
     only: Only::OneOf(0, &[libc::PR_SET_NAME as u64, libc::PR_GET_NAME as u64, PR_SET_VMA]),
 };
 /// Of `linux/prctl.h`.
 const PR_SET_VMA: u64 = 0x5356_4d41;
-const LIMIT: Group =
-    Group { what: "limits, to look at", calls: &["prlimit64"], only: Only::OneOf(2, &[0]) };
-const CONTROL: Group = Group {
+const LIMIT: CallGroup =
+    CallGroup { what: "limits, to look at", calls: &["prlimit64"], only: Only::OneOf(2, &[0]) };
+const CONTROL: CallGroup = CallGroup {
     what: "harmless questions about a descriptor",
     calls: &["ioctl"],
     only: Only::OneOf(1, &[libc::FIONBIO, libc::FIONREAD, libc::TCGETS]),
 };
-const DESCRIPTORS: Group = Group {
+const DESCRIPTORS: CallGroup = CallGroup {
     what: "descriptors that we have",
     calls: &[
         "read",
@@ -236,7 +237,7 @@ const DESCRIPTORS: Group = Group {
     ],
     only: Only::Any,
 };
-const EVENTS: Group = Group {
+const EVENTS: CallGroup = CallGroup {
     what: "waiting for many",
     calls: &[
         "epoll_create1",
@@ -249,12 +250,12 @@ const EVENTS: Group = Group {
     ],
     only: Only::Any,
 };
-const PAIR: Group = Group {
+const PAIR: CallGroup = CallGroup {
     what: "pairs of Unix sockets",
     calls: &["socketpair"],
     only: Only::OneOf(0, &[libc::AF_UNIX as u64]),
 };
-const CONVERSE: Group = Group {
+const CONVERSE: CallGroup = CallGroup {
     what: "sockets that we have",
     calls: &[
         "sendto",
@@ -269,18 +270,19 @@ const CONVERSE: Group = Group {
     ],
     only: Only::Any,
 };
-const ACCEPT: Group = Group { what: "taking connections", calls: &["accept4"], only: Only::Any };
-const SOCKET: Group = Group {
+const ACCEPT: CallGroup =
+    CallGroup { what: "taking connections", calls: &["accept4"], only: Only::Any };
+const SOCKET: CallGroup = CallGroup {
     what: "new sockets of IP and Unix",
     calls: &["socket"],
     only: Only::OneOf(0, &[libc::AF_INET as u64, libc::AF_INET6 as u64, libc::AF_UNIX as u64]),
 };
-const CONNECT: Group = Group {
+const CONNECT: CallGroup = CallGroup {
     what: "connecting, and DNS",
     calls: &["connect", "bind", "sendmmsg", "recvmmsg", "fchdir"],
     only: Only::Any,
 };
-const FILES: Group = Group {
+const FILES: CallGroup = CallGroup {
     what: "files below our directory",
     calls: &[
         "open",
@@ -309,7 +311,7 @@ const FILES: Group = Group {
     ],
     only: Only::Any,
 };
-const SYNC: Group = Group {
+const SYNC: CallGroup = CallGroup {
     what: "writing files and syncing them",
     calls: &[
         "pwrite64",
@@ -326,7 +328,7 @@ const SYNC: Group = Group {
     ],
     only: Only::Any,
 };
-const MAILBOXES: Group = Group {
+const MAILBOXES: CallGroup = CallGroup {
     what: "mailboxes",
     calls: &[
         "openat2",
@@ -342,14 +344,14 @@ const MAILBOXES: Group = Group {
     ],
     only: Only::Any,
 };
-/// Unlike io_uring this can do no more than read, write, poll and sync descriptors that we have (io_submit(2)), and
-/// each of these is open to the role anyway: so nothing is hidden from the filter that it would not let through.
-const SYNC_TOGETHER: Group = Group {
+/// Unlike io_uring, io_submit(2) can only read, write, poll and sync descriptors that the process has. The filter allows
+/// each of these to the role, so nothing that it would deny can be hidden from it.
+const SYNC_TOGETHER: CallGroup = CallGroup {
     what: "syncing many files at once",
     calls: &["io_setup", "io_submit", "io_getevents", "io_destroy"],
     only: Only::Any,
 };
-const PROBES: Group = Group {
+const PROBES: CallGroup = CallGroup {
     what: "tried by the C library and by backtraces, and refused",
     calls: &[
         "clone3",
@@ -365,7 +367,7 @@ const PROBES: Group = Group {
     ],
     only: Only::Any,
 };
-const KERNEL: Group = Group {
+const KERNEL: CallGroup = CallGroup {
     what: "the kernel and its settings",
     calls: &[
         "init_module",
@@ -410,7 +412,7 @@ const KERNEL: Group = Group {
     ],
     only: Only::Any,
 };
-const OTHERS: Group = Group {
+const OTHERS: CallGroup = CallGroup {
     what: "other processes and their secrets",
     calls: &[
         "ptrace",
@@ -425,7 +427,7 @@ const OTHERS: Group = Group {
     ],
     only: Only::Any,
 };
-const IO_URING: Group = Group {
+const IO_URING: CallGroup = CallGroup {
     what: "calls that a filter cannot see",
     calls: &["io_uring_setup", "io_uring_enter", "io_uring_register"],
     only: Only::Any,

@@ -1,4 +1,4 @@
-//! Each profile is entered by a child that then tries what it must not.
+//! Tests in which a child process enters each profile and then tries what the profile forbids.
 
 use super::*;
 use needs::Need;
@@ -6,17 +6,17 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-/// A user that owns nothing.
+/// A user that owns no files.
 const STRANGER: u32 = 60899;
 
-/// How a child ended and what it said on stderr.
+/// How a child ended, and what it wrote to standard error.
 #[derive(Debug)]
 struct Ended {
     code: Option<i32>,
     said: String,
 }
 
-/// Runs `act` in a forked child, which ends with the code that it returns.
+/// Runs `act` in a forked child and ends the child with the returned code.
 fn in_a_child(act: impl FnOnce() -> i32) -> Ended {
     let (read, write) = std::io::pipe().unwrap();
     // SAFETY: the child runs `act` and ends; it never returns into the test harness.
@@ -41,7 +41,7 @@ fn in_a_child(act: impl FnOnce() -> i32) -> Ended {
     Ended { code, said }
 }
 
-/// To the real stderr: the test harness keeps what `eprint` says to itself.
+/// Writes to the real standard error. The test harness captures what `eprint` writes.
 fn say(text: &str) {
     // SAFETY: a valid text and its length.
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
@@ -59,9 +59,9 @@ fn spool() -> (tempfile::TempDir, PathBuf) {
     (directory, path)
 }
 
-/// As root the role becomes a stranger; else, or where `ordinary`, the child is an ordinary user
-/// before it enters.
-fn enter_as(role: Role, ordinary: bool, spool: &Path) -> (Report, PathBuf) {
+/// Enters the jail of a role. As root, the role becomes `STRANGER`. With `ordinary`, or without root, the child is an
+/// ordinary user before it enters.
+fn enter_as(role: Role, ordinary: bool, spool: &Path) -> (JailReport, PathBuf) {
     let stranger = User { uid: STRANGER, gid: STRANGER, groups: Vec::new() };
     let privilege = if is_root() && !ordinary {
         Privilege::Root(stranger)
@@ -88,7 +88,7 @@ fn enter_as(role: Role, ordinary: bool, spool: &Path) -> (Report, PathBuf) {
 
 const JAILED: [Role; 5] = [Role::Config, Role::Receive, Role::Queue, Role::Send, Role::Mailbox];
 
-/// In every jailed role, both as root and as an ordinary user.
+/// Runs `act` in each of these roles, both as root and as an ordinary user.
 fn in_each_role(roles: &[Role], act: impl Fn(Role, &Path) -> i32, check: impl Fn(Role, Ended)) {
     for role in roles {
         for ordinary in [false, true] {
@@ -293,7 +293,7 @@ fn a_jailed_process_can_run_a_runtime_with_threads_timers_and_sockets() {
         });
         0
     };
-    // Connections that wait for those who accept.
+    // Connections that wait to be accepted.
     let _waiting: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
     in_each_role(&roles, act, |role, ended| {
         assert_eq!(ended.code, Some(0), "{role}: {}", ended.said);

@@ -1,26 +1,26 @@
-//! Becoming somebody with fewer rights, verified, and ending with whoever started us. Must never
-//! report success for a switch that did not hold (X202).
+//! Switching to a user with fewer rights, with a check that the switch took effect, and ending with our parent.
+//!
+//! Must never report success for a switch that did not take effect (X202).
 
 use super::{JailError, Privilege, Role};
 use std::io::Error;
 
-/// First of the numeric ids that are used where there is no account `posthaste-ROLE`: the role's
-/// place is added. Debian gives 60000 to 64999 to packages on demand, systemd leaves 60706 to 61183
-/// to nobody.
+/// The first of the numeric ids for roles without an account `posthaste-ROLE`. The number of the role is added. Debian
+/// reserves 60000 to 64999 for packages on demand, and systemd does not use 60706 to 61183.
 pub const IDS_FIRST: u32 = 60800;
 
-/// Whom a process becomes.
+/// The user that a process becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// User id; never 0.
+    /// The user id, never 0.
     pub uid: u32,
-    /// Group id.
+    /// The group id.
     pub gid: u32,
-    /// All other groups.
+    /// The supplementary groups.
     pub groups: Vec<u32>,
 }
 
-/// As what a role runs: root becomes the role's user, anybody else stays who they are.
+/// Returns the privilege that a role runs with. Root becomes the role's user, and any other user stays the same.
 pub fn privilege(role: Role, ids_first: u32) -> Privilege {
     match rustix::process::geteuid().is_root() {
         true => Privilege::Root(user_of(role, ids_first, account)),
@@ -28,9 +28,9 @@ pub fn privilege(role: Role, ids_first: u32) -> Privilege {
     }
 }
 
-/// The user of a role: the account `posthaste-ROLE` if `account` knows it, else a number.
+/// Returns the user of a role: the account `posthaste-ROLE` if `account` finds it, otherwise numeric ids.
 pub fn user_of(role: Role, ids_first: u32, account: impl Fn(&str) -> Option<(u32, u32)>) -> User {
-    // Numbers are for ever: files belong to them. 6 and 7 are for submit and lookup.
+    // Files belong to these numbers, so they must never change. 6 and 7 are reserved for submit and lookup.
     let place = match role {
         Role::Master => 0,
         Role::Config => 1,
@@ -45,12 +45,12 @@ pub fn user_of(role: Role, ids_first: u32, account: impl Fn(&str) -> Option<(u32
     User { uid, gid, groups: Vec::new() }
 }
 
-/// The ids of an account of the system, through getpwnam_r(3).
+/// Returns the ids of an account of the system, by getpwnam_r(3).
 pub fn account(name: &str) -> Option<(u32, u32)> {
     let name = std::ffi::CString::new(name).ok()?;
     let mut buffer = vec![0; 16 << 10];
-    // SAFETY: passwd is plain data for which zero is valid; all pointers live through the call and
-    // the length is the buffer's.
+    // SAFETY: passwd is plain data for which zero is valid. All pointers are valid during the call, and the length is
+    // that of the buffer.
     unsafe {
         let mut entry: libc::passwd = std::mem::zeroed();
         let mut found = std::ptr::null_mut();
@@ -60,13 +60,13 @@ pub fn account(name: &str) -> Option<(u32, u32)> {
     }
 }
 
-/// The id of a group of the system, through getgrnam_r(3).
+/// Returns the id of a group of the system, by getgrnam_r(3).
 pub fn group(name: &str) -> Option<u32> {
     let name = std::ffi::CString::new(name).ok()?;
-    // A group may have many members, which are told along.
+    // The members of the group are returned as well, and there may be many.
     let mut buffer = vec![0; 1 << 20];
-    // SAFETY: group is plain data for which zero is valid; all pointers live through the call and the
-    // length is the buffer's.
+    // SAFETY: group is plain data for which zero is valid. All pointers are valid during the call, and the length is that
+    // of the buffer.
     unsafe {
         let mut entry: libc::group = std::mem::zeroed();
         let mut found = std::ptr::null_mut();
@@ -76,12 +76,12 @@ pub fn group(name: &str) -> Option<u32> {
     }
 }
 
-/// Whether a libc call said that it failed.
+/// Converts the result of a libc function.
 fn check(step: &'static str, result: libc::c_int) -> Result<(), JailError> {
     if result == 0 { Ok(()) } else { Err(JailError::last(step)) }
 }
 
-/// Switches user, groups and capabilities. Roles that stay trusted (`Master`, `Local`) keep theirs.
+/// Switches the user and the groups, and drops all capabilities. Trusted roles (`Master`, `Local`) keep theirs.
 pub(super) fn become_user(role: Role, privilege: &Privilege) -> Result<(), JailError> {
     // SAFETY: geteuid has no preconditions.
     let root = unsafe { libc::geteuid() } == 0;
@@ -99,8 +99,7 @@ pub(super) fn become_user(role: Role, privilege: &Privilege) -> Result<(), JailE
 
 fn switch(user: &User) -> Result<(), JailError> {
     let (uid, gid) = (user.uid, user.gid);
-    // SAFETY: the pointer and the length are those of one vector. glibc applies each of the three to
-    // all threads.
+    // SAFETY: pointer and length belong to the same vector. glibc applies each of the three calls to all threads.
     unsafe {
         let groups = user.groups.as_ptr();
         check("give up groups", libc::setgroups(user.groups.len(), groups))?;
@@ -116,16 +115,16 @@ fn switch(user: &User) -> Result<(), JailError> {
         check("ask for the group", libc::getresgid(d, e, f))?;
     }
     if users != [uid; 3] || groups != [gid; 3] {
-        return not("the ids are others");
+        return not("the ids are different");
     }
-    // SAFETY: no preconditions; success would be the fault that we look for.
+    // SAFETY: setresuid has no preconditions. Success would be the error that this checks for.
     if unsafe { libc::setresuid(0, 0, 0) } == 0 {
-        return not("the way back to root is open");
+        return not("the process can become root again");
     }
     Ok(())
 }
 
-/// As in `linux/capability.h`.
+/// `_LINUX_CAPABILITY_VERSION_3` of `linux/capability.h`.
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 
 fn drop_capabilities() -> Result<(), JailError> {
@@ -139,8 +138,8 @@ fn drop_capabilities() -> Result<(), JailError> {
     check("give up capabilities", done as libc::c_int)
 }
 
-/// Ends with `parent`; leaves no core and no way for others of our user to look inside. After the
-/// switch of the user, which takes all three back.
+/// Makes the process end with `parent`, dump no core, and not be traceable by other processes of its user. Must be called
+/// after the switch of the user, which undoes all three.
 pub(super) fn follow(parent: Option<i32>) -> Result<(), JailError> {
     // SAFETY: prctl with constant arguments; getppid has no preconditions.
     unsafe {
@@ -148,13 +147,13 @@ pub(super) fn follow(parent: Option<i32>) -> Result<(), JailError> {
         check("give up privileges", libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
         let Some(parent) = parent else { return Ok(()) };
         check("follow the parent", libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
-        // It may have ended before we asked.
+        // The parent may have ended before the call above.
         if libc::getppid() == parent { Ok(()) } else { Err(JailError::Orphan) }
     }
 }
 
-/// Ignores the signals that are not for this role (X190): a full disk's and a closed pipe's are errors
-/// of the call, and what a terminal sends to a whole group is for master to tell the others.
+/// Ignores the signals that mean nothing to this role (X190). For a full disk and a closed pipe, the call returns an
+/// error. Signals that a terminal sends to the whole process group concern master, which tells the others.
 pub fn ignore(role: Role) {
     let of_terminal: &[libc::c_int] = match role {
         Role::Master => &[],
@@ -167,9 +166,9 @@ pub fn ignore(role: Role) {
     }
 }
 
-/// Raises the limit of descriptors to `open_files`, or as far as the system lets us, and forbids
-/// cores; says how many descriptors there are now. There is no limit of the file size: the log
-/// may go to a file, and of processes none: it counts those of a whole user.
+/// Raises the limit of descriptors to `open_files` or as far as the system allows, and forbids core dumps. Returns the
+/// limit. File sizes are not limited, because the log may be a file. Processes are not limited, because that limit counts
+/// all processes of a user.
 pub(super) fn limit(open_files: u64) -> Result<u64, JailError> {
     let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
