@@ -1,7 +1,7 @@
-//! Everything of Posthaste that touches the system: processes, privileges, sockets, DNS, mailbox
-//! files, settings, command line.
+//! The part of Posthaste that touches the system: processes, privileges, sockets, DNS, mailbox files, settings and the
+//! command line.
 //!
-//! Must never decide what a machine could decide: it drives them.
+//! Must never decide what a machine could decide: the daemon only drives machines.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

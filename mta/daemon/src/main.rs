@@ -1,6 +1,7 @@
-//! `posthaste`, also when it is called as `sendmail`, `mailq` or `newaliases`. Must never hold more
-//! than the names of the functions behind the commands: the command line is a library, so that it
-//! can be tested; and the allocator, which is a matter of a program and not of its library.
+//! The program `posthaste`, also when it is called as `sendmail`, `mailq` or `newaliases`.
+//!
+//! Must never hold more than the functions behind the commands, and the allocator, which a program chooses and not its
+//! library. The command line is in the library, so that it can be tested.
 
 #[cfg(feature = "jemalloc")]
 mod allocator;

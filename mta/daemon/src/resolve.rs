@@ -1,7 +1,7 @@
-//! DNS for `delivery`: hickory-resolver driven, answers turned into facts.
+//! DNS for `delivery`: drives hickory-resolver and converts its answers.
 //!
-//! Must never read a file (the process has an empty root: texts are handed in), never use the
-//! search list for a mail domain, and never turn a failure to ask into "there is no such name".
+//! Must never read a file: the process has an empty root, so the caller passes the texts. Must never use the search list
+//! for a mail domain, and never turn a failed query into "there is no such name".
 
 use delivery::resolve::{Answer, Answers, Mx, Question};
 use hickory_resolver::config::{
@@ -18,52 +18,52 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// An answer is kept no longer than this, whatever its TTL says.
+/// Upper bound on the time that an answer is cached, whatever its TTL.
 const TTL_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The absence of an answer is kept no longer than this.
+/// Upper bound on the time that the absence of a name or record is cached.
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(3600);
-/// Answers kept.
+/// Upper bound on cached answers.
 const CACHE_ANSWERS_MAX: u64 = 8 * 1024;
-/// Records of an answer that is kept, in all its sections; whoever has a domain chooses how many there are.
+/// Upper bound on the records of a cached answer, in all its sections. The owner of a domain chooses how many there are.
 const RECORDS_KEPT: usize = 32;
-/// Bytes of an answer that is kept, as it came.
+/// Upper bound on the bytes of a cached answer in its form on the wire.
 const ANSWER_BYTES_KEPT: usize = 4 << 10;
 const _: () = {
-    // A record's name and its data may be names of 255 bytes outside of it.
+    // The name and the data of a record may be names of 255 bytes that are allocated separately.
     let answer = RECORDS_KEPT * (size_of::<Record>() + 2 * 256) + ANSWER_BYTES_KEPT;
     assert!(CACHE_ANSWERS_MAX as usize * answer <= 256 << 20);
 };
-/// Questions in flight to one server.
+/// Upper bound on queries in flight to one server.
 const QUESTIONS_IN_FLIGHT_MAX: usize = 256;
-/// Records used of one answer.
+/// Upper bound on the records that are used of one answer.
 const RECORDS_MAX: usize = 1000;
-/// Names kept of the hosts file.
+/// Upper bound on the names that are kept of the hosts file.
 const HOSTS_NAMES_MAX: usize = 100_000;
 
-/// What the resolver is made from; plain texts, so that it works in an empty root.
+/// What a resolver is made from. These are texts and not files, so that it works with an empty root.
 #[derive(Clone, Debug)]
 pub struct Sources<'a> {
-    /// Asked instead of those in `resolv_conf`, if there are any.
+    /// The servers to query, instead of those in `resolv_conf` unless this is empty.
     pub servers: &'a [SocketAddr],
-    /// The text of `/etc/resolv.conf`; empty where there is none.
+    /// The text of `/etc/resolv.conf`; empty if there is none.
     pub resolv_conf: &'a str,
-    /// The text of `/etc/hosts`; empty where there is none.
+    /// The text of `/etc/hosts`; empty if there is none.
     pub hosts: &'a str,
-    /// For one answer of one server.
+    /// The timeout for one answer of one server.
     pub timeout: Duration,
 }
 
 /// Answers `delivery`'s questions.
 pub struct Resolver {
-    /// Or why nobody can be asked.
+    /// The resolver, or why no server can be queried.
     dns: Result<TokioResolver, Box<str>>,
     hosts: HashMap<Box<str>, Vec<IpAddr>>,
-    /// There is a route to IPv6 addresses beyond this host.
+    /// True if there is a route to IPv6 addresses outside this host.
     ipv6: bool,
 }
 
 impl Resolver {
-    /// Sets up; where no server is known, every answer will be that nobody can say.
+    /// Makes a resolver. If no server is known, every query fails temporarily.
     pub fn new(sources: &Sources<'_>) -> Resolver {
         let dns = configuration(sources).and_then(|(config, options)| {
             Hickory::builder_with_config(config, TokioRuntimeProvider::default())
@@ -100,7 +100,7 @@ impl Resolver {
         .await
     }
 
-    /// Both kinds at once; what one knows is enough (RFC 5321 5.1).
+    /// Queries both kinds of addresses at once. One that has an answer is enough (RFC 5321 5.1).
     async fn addresses(&self, name: &str) -> Answers<IpAddr> {
         let v4 = self.lookup(name, RecordType::A, |record| match &record.data {
             RData::A(address) => Some(IpAddr::V4(address.0)),
@@ -131,7 +131,7 @@ impl Resolver {
             Ok(dns) => dns,
             Err(why) => return Answers::Unknown(why.clone()),
         };
-        // A name that DNS cannot hold does not exist in it.
+        // A name that the DNS cannot represent does not exist in it.
         let Ok(mut fqdn) = Name::from_ascii(name) else { return Answers::NoName };
         fqdn.set_fqdn(true);
         let looked_up = dns.lookup(fqdn.clone(), kind).await;
@@ -149,7 +149,7 @@ impl Resolver {
     }
 }
 
-/// Whether an answer takes so little that the cache stays within its bound.
+/// Returns whether an answer is small enough for the cache to stay within its bound.
 fn may_be_kept(looked_up: &Result<Lookup, NetError>) -> bool {
     match looked_up {
         Ok(lookup) => {
@@ -168,8 +168,7 @@ fn may_be_kept(looked_up: &Result<Lookup, NetError>) -> bool {
     }
 }
 
-/// Only a server's clear word is taken for absence; a referral without a start of authority
-/// (a lame server) is not.
+/// Converts an error. Only an explicit answer counts as absence; a referral without SOA record (a lame server) does not.
 fn without_records<T>(error: &NetError) -> Answers<T> {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
@@ -213,7 +212,7 @@ fn server(at: &SocketAddr) -> NameServerConfig {
     NameServerConfig::new(at.ip(), true, connections)
 }
 
-/// `address name name... # comment`, as hosts(5) has it.
+/// Parses lines of the form `address name name... # comment` (hosts(5)).
 fn hosts(text: &str) -> HashMap<Box<str>, Vec<IpAddr>> {
     let mut hosts: HashMap<Box<str>, Vec<IpAddr>> = HashMap::new();
     for line in text.lines() {
@@ -231,8 +230,7 @@ fn hosts(text: &str) -> HashMap<Box<str>, Vec<IpAddr>> {
     hosts
 }
 
-/// Asks the kernel for a route; connecting a UDP socket sends nothing. The address is one of
-/// the root servers'.
+/// Asks the kernel whether there is a route. Connecting a UDP socket sends nothing. The address is that of a root server.
 fn has_ipv6_route() -> bool {
     let socket = UdpSocket::bind("[::]:0");
     socket.is_ok_and(|socket| socket.connect("[2001:7fd::1]:53").is_ok())

@@ -1,6 +1,6 @@
-//! The socket between master and a child: one message a datagram, one descriptor beside it.
+//! The control socket between master and a child: each datagram is one message with at most one descriptor.
 //!
-//! Must never block for longer than its caller asked: master serves every child with it.
+//! Must never block for longer than the caller allows: master serves all children in one thread.
 
 use link::control::CONTROL_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,23 +15,23 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-/// One end.
+/// One end of a control socket.
 #[derive(Debug)]
 pub struct Control(OwnedFd);
 
-/// What came: a message and its descriptor, nothing yet, or the end of the other side.
+/// What was received.
 #[derive(Debug)]
 pub enum Received<M> {
-    /// A message.
+    /// A message and its descriptor.
     Message(M, Option<OwnedFd>),
-    /// Nothing yet (non-blocking ends only).
+    /// Nothing yet. Only a non-blocking end returns this.
     Nothing,
     /// The other end is closed.
     End,
 }
 
 impl Control {
-    /// Two ends, both blocking.
+    /// Makes a socket with two ends, both blocking.
     pub fn pair() -> Result<(Control, Control)> {
         let (one, other) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -43,7 +43,7 @@ impl Control {
         Control(fd)
     }
 
-    /// The descriptor given away.
+    /// Returns the descriptor.
     pub fn into_fd(self) -> OwnedFd {
         self.0
     }
@@ -71,8 +71,7 @@ impl Control {
         }
     }
 
-    /// Sends one message, and waits for room until then: the other end may have to begin before it
-    /// listens.
+    /// Sends one message, and waits for room until `by`. The process at the other end may not have started to read.
     pub fn send_by<M: Serialize>(
         &self,
         message: &M,
@@ -96,7 +95,7 @@ impl Control {
         }
     }
 
-    /// Takes one message.
+    /// Receives one message.
     pub fn receive<M: DeserializeOwned>(&self) -> Result<Received<M>> {
         let mut bytes = [0; CONTROL_BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -135,7 +134,7 @@ impl std::os::fd::AsRawFd for Control {
     }
 }
 
-/// A stream between two of our processes.
+/// Makes a stream between two of our processes.
 pub fn stream_pair() -> Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -145,8 +144,7 @@ pub fn stream_pair() -> Result<(OwnedFd, OwnedFd)> {
     Ok(pair)
 }
 
-/// Kernel buffer in bytes of a stream between our processes: a group of small messages crosses
-/// in one write.
+/// Size in bytes of the kernel's buffer of a stream between our processes. A group of small messages fits in one write.
 const STREAM_BUFFER_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

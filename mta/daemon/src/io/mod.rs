@@ -1,13 +1,12 @@
-//! Sockets between our processes: framed, batched, with descriptors passed along.
+//! Sockets between our processes, with framing, batching and passing of descriptors.
 //!
-//! Must never look into a frame: what is said is `link`'s.
+//! Must never look into a frame: the crate `link` defines messages.
 
 pub mod control;
 pub mod stream;
 
-/// Names the build and the version of the conversations; peers that differ part at once. All
-/// processes run the same file (`/proc/self/exe` of master), so they differ only if something is
-/// badly wrong.
+/// Identifies the build and the version of messages between processes. Peers with different values disconnect at once.
+/// All processes run the same file (`/proc/self/exe` of master), so they only differ if something is badly wrong.
 pub const BUILD: u64 = {
     let text = concat!(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).as_bytes();
     let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ LINK_VERSION;
@@ -19,5 +18,5 @@ pub const BUILD: u64 = {
     hash
 };
 
-/// Grows with each change of a message between our processes.
+/// Incremented with each change of a message between our processes.
 const LINK_VERSION: u64 = 6;

@@ -1,5 +1,5 @@
-//! One of `link`'s conversations on a stream socket under tokio: reads much at once, writes all
-//! that has gathered in one call.
+//! A stream socket between two of our processes, under tokio. Reads many bytes at once, and writes all pending frames in
+//! one call.
 //!
 //! Must never hold a `RefCell` borrow across an await.
 
@@ -16,13 +16,13 @@ use tokio::net::UnixStream;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes read of a stream that cannot be written any more: more than a socket holds, so that all is heard of a process
-/// that has ended.
+/// Upper bound on bytes read from a stream that can no longer be written. It is more than a socket holds, so everything
+/// that a process sent before it ended is read.
 pub const REST_BYTES_MAX: usize = 4 << 20;
-/// Frames written at once.
+/// Upper bound on frames written at once.
 const WRITE_FRAMES_MAX: usize = 128;
 
-/// A stream and what has been read of it.
+/// A stream, and the bytes read from it that have not been consumed.
 #[derive(Debug)]
 pub struct Stream {
     socket: UnixStream,
@@ -53,11 +53,11 @@ impl Stream {
         self.socket.writable().await
     }
 
-    /// Reads what is there; `None` where nothing is. An end of the stream is `UnexpectedEof`.
+    /// Reads what is available, or returns `None` if nothing is. The end of the stream is `UnexpectedEof`.
     pub fn read(&mut self) -> Result<Option<&mut BytesMut>> {
         self.input.reserve(READ_BYTES);
-        // Unlike `try_read_buf`, this takes a read that did not fill the buffer for the last one:
-        // the kernel tells of more, and is not asked for nothing. Who waits does so in `ready`.
+        // Unlike `try_read_buf`, this clears the readiness after a read that did not fill the buffer, which saves a
+        // system call. The kernel reports when there is more, and `ready` waits for that.
         let read = pin!(self.socket.read_buf(&mut self.input));
         match read.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(0)) => Err(ErrorKind::UnexpectedEof.into()),
@@ -67,9 +67,10 @@ impl Stream {
         }
     }
 
-    /// Reads what the other end said before it ended, `most` bytes of it, and gives it to `hear` as it comes. Asks the
-    /// kernel itself: the runtime may not know yet that there is something. Without `most` whoever only closed its
-    /// reading side could keep us here by writing.
+    /// Reads what the other end sent before it ended, at most `most` bytes, and passes it to `hear` piece by piece.
+    ///
+    /// Reads from the kernel directly, because the runtime may not know yet that there is something to read. Without
+    /// `most`, a peer that has only closed its reading side could keep us busy for ever.
     pub fn read_rest<E>(
         &mut self,
         most: usize,
@@ -93,7 +94,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes as much of `output` as the socket takes; `true` when all is gone.
+    /// Writes as much of `output` as the socket accepts. Returns `true` if everything was written.
     pub fn write(&mut self, output: &mut VecDeque<Bytes>) -> Result<bool> {
         while !output.is_empty() {
             let written = {
@@ -114,7 +115,7 @@ impl Stream {
     }
 }
 
-/// Why a stream ended, for master: what its machine refused, or the other end's end.
+/// Returns why a stream ended, for a message to master: the error of its machine, or the end of the other side.
 pub fn loss(error: &std::io::Error) -> Loss {
     let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<LinkError>());
     refused.map_or(Loss::Ended, |error| Loss::Link(*error))
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// What is heard, `most` bytes of it, of an end that has said `said` and closed its reading side.
+    /// Returns what is read, at most `most` bytes, from an end that sent `said` and closed its reading side.
     async fn heard(said: &[u8], most: usize, ends: bool) -> Vec<u8> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut stream = Stream::new(ours.into()).unwrap();

@@ -1,7 +1,7 @@
-//! One event as one line: `key=value` for people, JSON for machines.
+//! The line of one event: `key=value` for people, JSON for machines.
 //!
-//! Must never let a value hold a line end, a control character, or anything that reads as the
-//! next field; and never grow past `LINE_BYTES_MAX`.
+//! Must never let a value contain a line end, a control character, or anything that could be taken for another field,
+//! and never exceed `LINE_BYTES_MAX`.
 
 use super::{EventKind, Style};
 use crate::settings::LogFormat as Format;
@@ -10,62 +10,62 @@ use mail::trace::{push_number, rfc3339_date};
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-/// A line in the making.
-pub(super) struct Line {
+/// A line that is being built.
+pub(super) struct LogLine {
     format: Format,
     text: String,
-    /// A field had no room; said at the end.
+    /// True if a field did not fit. The end of the line says so.
     is_cut: bool,
-    /// Where the last field begins.
+    /// The offset at which the last field begins.
     last: usize,
-    /// Where the field stands that `end_each` adds.
+    /// The offset of the field that `end_each` adds.
     gap: usize,
 }
 
-impl Line {
-    pub(super) fn start(style: Style, role: &str, verb: EventKind, at: Wall) -> Line {
+impl LogLine {
+    pub(super) fn start(style: Style, role: &str, kind: EventKind, at: Wall) -> LogLine {
         let mut text = String::with_capacity(320);
         if style.journal {
-            text.push_str(verb.priority());
+            text.push_str(kind.priority());
         }
         let _ = match style.format {
-            Format::Text if style.journal => write!(text, "{role} {}", verb.name()),
-            Format::Text => write!(text, "{} {role} {}", rfc3339_date(at), verb.name()),
+            Format::Text if style.journal => write!(text, "{role} {}", kind.name()),
+            Format::Text => write!(text, "{} {role} {}", rfc3339_date(at), kind.name()),
             Format::Json => write!(
                 text,
                 "{{\"time\":\"{}\",\"process\":\"{role}\",\"event\":\"{}\"",
                 rfc3339_date(at),
-                verb.name()
+                kind.name()
             ),
         };
-        Line { format: style.format, is_cut: false, last: text.len(), gap: text.len(), text }
+        LogLine { format: style.format, is_cut: false, last: text.len(), gap: text.len(), text }
     }
 
-    /// The finished line with its end.
+    /// Returns the finished line with its end.
     pub(super) fn end(mut self) -> String {
         self.text.push_str(end(self.format, self.is_cut));
         debug_assert!(self.text.len() <= LINE_BYTES_MAX);
         self.text
     }
 
-    /// The finished line with the count of the events that it stands for; there is always room for that.
+    /// Returns the finished line with the number of events that it stands for. There is always room for the number.
     pub(super) fn end_repeated(mut self, count: u64) -> String {
         self.text.push_str(repeated(self.format));
         push_number(&mut self.text, count, 1);
         self.end()
     }
 
-    /// The next field is the one in which the lines of `end_each` differ.
+    /// Leaves out the next field, which `end_each` adds with a different value to each line.
     pub(super) fn leave_gap(&mut self) {
         self.gap = self.text.len();
     }
 
-    /// The finished lines, one for each value, all else the same. Where one is too long, its last fields go.
+    /// Returns the finished lines, one for each value. Lines that are too long lose their last fields.
     pub(super) fn end_each(self, key: &str, values: impl Iterator<Item = String>) -> String {
         let (head, tail) = self.text.split_at(self.gap);
         let shorter = &tail[..self.last.saturating_sub(self.gap)];
         let mut own =
-            Line { format: self.format, text: String::new(), is_cut: false, last: 0, gap: 0 };
+            LogLine { format: self.format, text: String::new(), is_cut: false, last: 0, gap: 0 };
         let mut lines = String::with_capacity(values.size_hint().0 * (self.text.len() + 64));
         for value in values {
             own.text.clear();
@@ -81,7 +81,7 @@ impl Line {
         lines
     }
 
-    /// A value of ours that needs no quotes.
+    /// Adds a value of ours that needs no quotes.
     pub(super) fn word(&mut self, key: &str, value: impl Display) {
         self.field(key, |format, out| {
             let _ = match format {
@@ -102,10 +102,10 @@ impl Line {
     pub(super) fn delays(&mut self, delays: &[(EventKind, Duration)]) {
         self.field("delays", |format, out| {
             out.push_str(if format == Format::Json { "{" } else { "" });
-            for (at, (verb, delay)) in delays.iter().enumerate() {
+            for (at, (kind, delay)) in delays.iter().enumerate() {
                 let comma = if at == 0 { "" } else { "," };
                 let mark = if format == Format::Json { "\"" } else { "" };
-                [comma, mark, verb.name(), mark, ":"]
+                [comma, mark, kind.name(), mark, ":"]
                     .into_iter()
                     .for_each(|part| out.push_str(part));
                 seconds(out, *delay);
@@ -114,7 +114,7 @@ impl Line {
         });
     }
 
-    /// A text by whomever, escaped and bounded.
+    /// Adds a text that may come from a stranger. It is escaped and bounded.
     pub(super) fn text(&mut self, key: &str, value: &str) {
         let is_cut = value.len() > VALUE_BYTES_MAX;
         let value = &value[..value.floor_char_boundary(VALUE_BYTES_MAX)];
@@ -159,7 +159,8 @@ fn end(format: Format, is_cut: bool) -> &'static str {
     }
 }
 
-/// What stands before the count of a line for many events. No value can end so: one with a blank or a quote is quoted.
+/// Returns the text before the number in a line that stands for many events. No value can end like this, because a value
+/// with a space or a quote is quoted.
 fn repeated(format: Format) -> &'static str {
     match format {
         Format::Text => " repeated=",
@@ -167,7 +168,7 @@ fn repeated(format: Format) -> &'static str {
     }
 }
 
-/// How many events these finished lines stand for.
+/// Returns how many events these finished lines stand for.
 pub(super) fn events(lines: &[u8]) -> u64 {
     let ends =
         [(Format::Text, false), (Format::Text, true), (Format::Json, false), (Format::Json, true)];
@@ -184,20 +185,20 @@ pub(super) fn events(lines: &[u8]) -> u64 {
     lines.split_inclusive(|byte| *byte == b'\n').map(one).sum()
 }
 
-/// Seconds to the millisecond.
+/// Appends seconds with milliseconds.
 fn seconds(out: &mut String, value: Duration) {
     push_number(out, value.as_secs(), 1);
     out.push('.');
     push_number(out, u64::from(value.subsec_millis()), 3);
 }
 
-/// Needs no quotes in a text line.
+/// Returns whether a value needs no quotes in a text line.
 fn is_bare(value: &str) -> bool {
     !value.is_empty() && value.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
 }
 
-/// Appends the value in quotes. Letters and digits of all scripts stay; whatever else is not
-/// printable ASCII is escaped, since it could hide, turn around or end the line.
+/// Appends the value in quotes. Letters and digits of all scripts stay. Other characters that are not printable ASCII are
+/// escaped, because they could hide text, change its direction or end the line.
 fn quote(out: &mut String, value: &str, escape: impl Fn(&mut String, char)) {
     out.push('"');
     for c in value.chars() {
@@ -212,11 +213,11 @@ fn quote(out: &mut String, value: &str, escape: impl Fn(&mut String, char)) {
     out.push('"');
 }
 
-/// Longest line in bytes. A write of at most 4,096 bytes to a pipe is never mixed with another process's
-/// (POSIX: `PIPE_BUF`, 4096 on Linux).
+/// Upper bound in bytes on a line. Pipes do not mix writes of up to 4,096 bytes with those of other processes (POSIX:
+/// `PIPE_BUF`, which is 4,096 on Linux).
 pub(super) const LINE_BYTES_MAX: usize = 4_000;
-/// Longest text value in bytes, before escaping.
+/// Upper bound in bytes on a text value, before escaping.
 pub(super) const VALUE_BYTES_MAX: usize = 1_000;
-/// Room for the words that say that something is missing, and for a count of repetitions.
+/// Room for the words that say that something is missing, and for a number of repetitions.
 const CUT_BYTES: usize = 16 + 32;
 const _: () = assert!(LINE_BYTES_MAX <= 4_096);

@@ -1,8 +1,8 @@
-//! The event log: one event a line, formatted into a bounded buffer by whoever has one to tell,
-//! written by a thread of its own, drops counted and told.
+//! The event log: one line for each event. Events are formatted into a bounded buffer, and a separate thread writes them.
+//! Events that do not fit are dropped and counted.
 //!
-//! Must never make mail wait for whoever reads the log, and never let a stranger's text look like
-//! a line or a field of ours.
+//! Must never make mail wait for a reader of the log, and never let a stranger's text look like a line or a field of
+//! ours.
 //!
 //! ```text
 //! 2026-11-21T01:01:01.000042Z send[812] attempt id=1a2b3c4d5e6 from=<a@b> to=<c@d> relay=… delay=1.204
@@ -14,42 +14,42 @@ mod sum;
 mod writer;
 
 use crate::settings::{LogFormat, LogLevel};
-use line::Line;
+use line::LogLine;
 use mail::{Address, Enhanced, MessageId, Reply, ReversePath, Wall};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use writer::Shared;
+use writer::LogBuffer;
 
-/// What happened: the stations of a message's way, in their order, then what has no station.
+/// What an event is about: the stations of a message's path in their order, then events that belong to no station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventKind {
-    /// A client connected or left.
+    /// A client has connected or disconnected.
     Receive,
-    /// The conversation with it.
+    /// The conversation with a client.
     Converse,
     /// A verdict of the policy.
     Judge,
-    /// A body goes into the spool.
+    /// A body is written to the spool.
     Stage,
-    /// A message is durable.
+    /// A message has become durable.
     Commit,
-    /// The client was told 250.
+    /// A client has been answered 250.
     Promise,
     /// When recipients are tried.
     Schedule,
-    /// Where their mail goes.
+    /// The next hop of recipients.
     Route,
-    /// One attempt and its outcome.
+    /// An attempt and its outcome.
     Attempt,
-    /// The outcome is kept.
+    /// An outcome has been recorded.
     Record,
-    /// A notice was made.
+    /// A notice has been made.
     Bounce,
-    /// A message is done.
+    /// Nothing is left to do for a message.
     Retire,
-    /// Something to know: started, reloaded.
+    /// Something to know, such as a start or a reload.
     Info,
     /// Something to look at.
     Warn,
@@ -58,7 +58,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// As it is written.
+    /// Returns the word in the log.
     pub const fn name(self) -> &'static str {
         match self {
             EventKind::Receive => "receive",
@@ -79,7 +79,8 @@ impl EventKind {
         }
     }
 
-    /// The level from which on it is told: the way of each message, or all of each conversation.
+    /// Returns the lowest level at which the event is logged. `info` shows the path of each message, and `debug` shows
+    /// whole conversations.
     pub const fn level(self) -> LogLevel {
         match self {
             EventKind::Error => LogLevel::Error,
@@ -93,7 +94,7 @@ impl EventKind {
         }
     }
 
-    /// Whether equal events of a flood are summed up. What is told of a message never is.
+    /// Returns whether equal events of a flood are summed up. Events about a message never are.
     const fn is_summed(self) -> bool {
         matches!(
             self,
@@ -106,7 +107,7 @@ impl EventKind {
         )
     }
 
-    /// The priority that journald reads from the line's first characters.
+    /// Returns the priority that journald reads from the first characters of a line.
     const fn priority(self) -> &'static str {
         match self {
             EventKind::Error => "<3>",
@@ -121,14 +122,14 @@ impl EventKind {
 pub struct Style {
     /// Text or JSON.
     pub format: LogFormat,
-    /// How much is told.
+    /// Which events are logged.
     pub level: LogLevel,
-    /// Journald reads it: it wants a priority in front and knows the time itself.
+    /// True if journald reads the log. It expects a priority at the start of each line, and adds the time itself.
     pub journal: bool,
 }
 
 impl Style {
-    /// The style that suits standard error: journald's where `JOURNAL_STREAM` names it.
+    /// Returns the style for standard error: that of journald if `JOURNAL_STREAM` names standard error.
     pub fn of_stderr(format: LogFormat, level: LogLevel) -> Style {
         let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
         Style { format, level, journal: writer::is_journal(&std::io::stderr(), &stream) }
@@ -138,14 +139,13 @@ impl Style {
 /// A handle to the log of this process; cheap to clone.
 #[derive(Clone)]
 pub struct Log {
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<LogBuffer>>,
     style: Style,
     role: Arc<str>,
 }
 
 impl Log {
-    /// Starts the log on standard error. To be called before the process is jailed, since it
-    /// starts a thread.
+    /// Starts the log on standard error. Must be called before the process enters its jail, because it starts a thread.
     pub fn start(role: &str, style: Style) -> std::io::Result<Log> {
         Log::start_on(role, style, rustix::io::dup(std::io::stderr())?.into())
     }
@@ -156,7 +156,7 @@ impl Log {
         let dropped_line = {
             let (role, style) = (role.clone(), style);
             move |count: u64| {
-                let mut line = Line::start(style, &role, EventKind::Warn, now());
+                let mut line = LogLine::start(style, &role, EventKind::Warn, now());
                 line.number("events_dropped", count);
                 line.end()
             }
@@ -165,66 +165,66 @@ impl Log {
         Ok(Log { shared: Some(shared), style, role: role.into() })
     }
 
-    /// A log that keeps nothing.
+    /// Returns a log that ignores all events.
     pub fn off() -> Log {
         let style = Style { format: LogFormat::Text, level: LogLevel::None, journal: false };
         Log { shared: None, style, role: "".into() }
     }
 
-    /// Begins an event; `emit` ends it.
-    pub fn event(&self, verb: EventKind) -> Event<'_> {
-        let is_told = self.shared.is_some() && verb.level() <= self.style.level;
-        let line = is_told.then(|| Line::start(self.style, &self.role, verb, now()));
-        let shared = self.shared.as_ref().filter(|_| is_told && verb.is_summed());
-        let kind = shared.map(|shared| shared.hasher());
-        Event { log: self, line, kind }.alike(verb)
+    /// Begins an event. `emit` logs it.
+    pub fn event(&self, kind: EventKind) -> EventBuilder<'_> {
+        let is_told = self.shared.is_some() && kind.level() <= self.style.level;
+        let line = is_told.then(|| LogLine::start(self.style, &self.role, kind, now()));
+        let shared = self.shared.as_ref().filter(|_| is_told && kind.is_summed());
+        let sameness = shared.map(|shared| shared.hasher());
+        EventBuilder { log: self, line, sameness }.alike(kind)
     }
 
-    /// Something to know, in words.
+    /// Logs something to know, in words.
     pub fn info(&self, text: &str) {
         self.event(EventKind::Info).text("msg", text).emit();
     }
 
-    /// Something to look at, in words.
+    /// Logs something to look at, in words.
     pub fn warn(&self, text: &str) {
         self.event(EventKind::Warn).text("msg", text).emit();
     }
 
-    /// Something that does not work, in words.
+    /// Logs something that does not work, in words.
     pub fn error(&self, text: &str) {
         self.event(EventKind::Error).text("msg", text).emit();
     }
 
-    /// How long the end of a process waits for its last lines.
+    /// How long a process that ends waits for its last lines to be written.
     pub const LAST_LINES_WAIT_MAX: Duration = Duration::from_millis(500);
 
-    /// Waits until what was told so far is written, at most so long; before the process ends.
+    /// Waits until all events so far are written, at most for `longest`. For the end of a process.
     pub fn flush(&self, longest: Duration) {
         if let Some(shared) = &self.shared {
             shared.flush(longest);
         }
     }
 
-    /// Events that found the buffer full, since the start.
+    /// Returns the number of events that have been dropped since the start.
     pub fn dropped(&self) -> u64 {
         self.shared.as_ref().map_or(0, |shared| shared.dropped_total())
     }
 }
 
-/// An event in the making. Fields stand in the order of the calls.
-#[must_use = "an event is told by `emit`"]
-pub struct Event<'a> {
+/// A builder of an event. The fields are logged in the order of the calls.
+#[must_use = "`emit` logs an event"]
+pub struct EventBuilder<'a> {
     log: &'a Log,
-    line: Option<Line>,
-    /// What two events of a flood have in common: the verb, the client, the reply's codes, and each text but those that
-    /// a stranger makes up. None if the event is told whatever happens.
-    kind: Option<DefaultHasher>,
+    line: Option<LogLine>,
+    /// The hash of what equal events of a flood have in common: their kind, the client, the codes of the reply, and all
+    /// texts except those that a stranger can choose. `None` if the event is never summed up.
+    sameness: Option<DefaultHasher>,
 }
 
-impl Event<'_> {
+impl EventBuilder<'_> {
     /// The queue id.
     pub fn id(mut self, id: MessageId) -> Self {
-        self.kind = None;
+        self.sameness = None;
         self.with(|line| line.word("id", id))
     }
 
@@ -242,9 +242,9 @@ impl Event<'_> {
         self.with(|line| line.text("to", &["<", recipient.as_str(), ">"].concat()))
     }
 
-    /// RCPT TO of each recipient, whom `emit_to` names.
+    /// RCPT TO of each recipient. `emit_to` supplies the recipients.
     pub fn to_each(self) -> Self {
-        self.with(Line::leave_gap)
+        self.with(LogLine::leave_gap)
     }
 
     /// The other side of an attempt: `host[address]:port`, or a mailbox.
@@ -257,22 +257,22 @@ impl Event<'_> {
         self.alike(client).with(|line| line.text("client", client))
     }
 
-    /// Octets of the message.
+    /// The size of the message in octets.
     pub fn bytes(self, bytes: u64) -> Self {
         self.number("bytes", bytes)
     }
 
-    /// The time since the message came.
+    /// The time since the message arrived.
     pub fn delay(self, delay: Duration) -> Self {
         self.with(|line| line.seconds("delay", delay))
     }
 
-    /// How that time was spent, station by station.
+    /// The time that the message spent at each station.
     pub fn delays(self, delays: &[(EventKind, Duration)]) -> Self {
         self.with(|line| line.delays(delays))
     }
 
-    /// The enhanced status code, as a bounce would have it.
+    /// The enhanced status code, as a bounce would report it.
     pub fn dsn(self, code: Enhanced) -> Self {
         self.with(|line| line.word("dsn", code))
     }
@@ -282,35 +282,35 @@ impl Event<'_> {
         self.alike(status).with(|line| line.word("status", status))
     }
 
-    /// What was said.
+    /// The reply.
     pub fn reply(self, reply: &Reply) -> Self {
         let codes = (reply.code, reply.enhanced);
         self.alike(codes).with(|line| line.text("reply", &reply.to_string()))
     }
 
-    /// Any other number. An event with a number is never summed up: the number would be lost.
+    /// Any other number. An event with a number is never summed up, because the number would be lost.
     pub fn number(mut self, key: &'static str, value: u64) -> Self {
-        self.kind = None;
+        self.sameness = None;
         self.with(|line| line.number(key, value))
     }
 
-    /// Any other text, whoever wrote it. A flood in which each client calls itself something else in EHLO is still one.
+    /// Any other text, possibly by a stranger. Events that differ only in the name in EHLO still count as equal.
     pub fn text(self, key: &'static str, value: &str) -> Self {
         let known = if key == "helo" { "" } else { value };
         self.alike((key, known)).with(|line| line.text(key, value))
     }
 
-    /// Tells it. Never waits for the disk or the reader; a full buffer drops and counts it.
+    /// Logs the event. Never waits for the disk or the reader. If the buffer is full, the event is dropped and counted.
     pub fn emit(self) {
         let (Some(line), Some(shared)) = (self.line, &self.log.shared) else { return };
-        match self.kind {
-            Some(kind) => shared.put_equal(kind.finish(), line),
+        match self.sameness {
+            Some(sameness) => shared.put_equal(sameness.finish(), line),
             None => shared.put(&line.end()),
         }
     }
 
-    /// Tells it once for each recipient, where `to_each` stands; all else is the same. A list of thousands has as many
-    /// lines, and this is what they cost.
+    /// Logs the event once for each recipient, which is shown where `to_each` was called. A list of thousands of
+    /// recipients has thousands of lines, so this formats the rest of the line only once.
     pub fn emit_to<'a>(self, recipients: impl Iterator<Item = &'a Address>) {
         if let (Some(line), Some(shared)) = (self.line, &self.log.shared) {
             let addresses = recipients.map(|to| ["<", to.as_str(), ">"].concat());
@@ -319,13 +319,13 @@ impl Event<'_> {
     }
 
     fn alike(mut self, value: impl Hash) -> Self {
-        if let Some(kind) = &mut self.kind {
-            value.hash(kind);
+        if let Some(sameness) = &mut self.sameness {
+            value.hash(sameness);
         }
         self
     }
 
-    fn with(mut self, add: impl FnOnce(&mut Line)) -> Self {
+    fn with(mut self, add: impl FnOnce(&mut LogLine)) -> Self {
         if let Some(line) = &mut self.line {
             add(line);
         }
@@ -341,7 +341,7 @@ fn now() -> Wall {
     Wall::from_micros(micros)
 }
 
-/// Tells people about a problem before there is a log. A closed standard error changes nothing.
+/// Writes about a problem to standard error, for the time before there is a log. Ignores a closed standard error.
 pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "posthaste: {text}");
 }

@@ -1,4 +1,4 @@
-//! What a line looks like, and that nothing that reads it can stop the mail.
+//! Tests of the format of a line, and of readers that stop or go away.
 
 use super::line::VALUE_BYTES_MAX;
 use super::*;
@@ -11,7 +11,7 @@ use std::time::Instant;
 const TEXT: Style = Style { format: LogFormat::Text, level: LogLevel::Debug, journal: false };
 const JSON: Style = Style { format: LogFormat::Json, ..TEXT };
 
-/// The lines that `tell` makes.
+/// Returns the lines that `tell` logs.
 fn lines(style: Style, tell: impl FnOnce(&Log)) -> Vec<String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let log = Log::start_on("send", style, file.reopen().unwrap()).unwrap();
@@ -53,7 +53,7 @@ fn an_event_is_one_line_that_people_can_read() {
     assert_eq!(lines.len(), 1);
 }
 
-/// The same attempt for each of these recipients, told at once.
+/// Logs the same attempt for each of these recipients with one call.
 fn attempt_to(log: &Log, recipients: &[Address], relay: &str, reply: &str) {
     log.event(EventKind::Attempt)
         .id(MessageId(33))
@@ -97,7 +97,7 @@ fn lines_to_many_recipients_are_those_that_each_would_have_had() {
 fn a_recipient_that_makes_a_line_too_long_costs_it_its_last_field() {
     let recipient = Address::parse(&format!("{}@dest.example", "é".repeat(30)), true).unwrap();
     let mut cut = BTreeSet::new();
-    // Six bytes each in JSON: over these lengths the line has room for the reply, then without the recipient only, then not.
+    // Each character takes six bytes in JSON. With increasing length, the line loses the reply, then the recipient.
     for length in 400..=520 {
         let (relay, reply) = ("r".repeat(999), "\u{1}".repeat(length));
         let lines = lines(JSON, |log| {
@@ -157,7 +157,7 @@ proptest! {
         long in "[\\x00-\\x{ffff}]{0,2000}",
     ) {
         for style in [TEXT, JSON] {
-            let mut line = Line::start(style, "send[1]", EventKind::Judge, Wall::from_micros(0));
+            let mut line = LogLine::start(style, "send[1]", EventKind::Judge, Wall::from_micros(0));
             for value in values.iter().chain([&long, &long, &long, &long, &long]) {
                 line.text("value", value);
             }
@@ -185,7 +185,7 @@ fn n115_a_reader_that_stops_makes_nobody_wait_and_is_told_what_it_missed() {
     assert!(started.elapsed() < Duration::from_secs(10), "told {:?}", started.elapsed());
     let dropped = log.dropped();
     assert!(dropped > 0 && dropped < TOLD);
-    // Now it reads again: what was kept arrives, and the count of what was not.
+    // The reader goes on: it gets the lines that were kept, and the number of those that were dropped.
     let reading = std::thread::spawn(move || {
         let mut reader =
             std::io::BufReader::new(std::fs::File::from(std::os::fd::OwnedFd::from(reader)));
@@ -247,7 +247,7 @@ fn a_log_that_is_off_tells_nothing_and_costs_nothing() {
     assert_eq!(Log::off().dropped(), 0);
 }
 
-/// The events that lines stand for: each one, or as many as it says.
+/// Returns the number of events that these lines stand for.
 fn events_of(lines: &[String]) -> u64 {
     let values = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     values.map(|value| value["repeated"].as_u64().unwrap_or(1)).sum()
@@ -311,19 +311,19 @@ fn r244_what_is_told_of_a_message_or_has_a_number_is_never_summed_up() {
 }
 
 #[test]
-fn r244_a_sum_comes_by_itself_when_the_flood_is_over_and_kinds_are_bounded() {
+fn r244_a_sum_comes_by_itself_when_the_flood_is_over_and_groups_are_bounded() {
     let mut sums = sum::Sums::default();
     let now = Instant::now();
-    let line = || Line::start(JSON, "queue[1]", EventKind::Warn, super::now());
+    let line = || LogLine::start(JSON, "queue[1]", EventKind::Warn, super::now());
     let mut told = 0;
-    for kind in 0..2 * sum::KINDS_MAX as u64 {
+    for kind in 0..2 * sum::GROUPS_MAX as u64 {
         for _ in 0..sum::EQUAL_LINES_MAX + 2 {
             told += u64::from(sums.add(kind, line(), now).is_some());
         }
     }
-    let summed = sum::KINDS_MAX as u64;
+    let summed = sum::GROUPS_MAX as u64;
     let all = 2 * summed * u64::from(sum::EQUAL_LINES_MAX + 2);
-    assert_eq!(told, all - 2 * summed, "kinds beyond the bound are told as they are");
+    assert_eq!(told, all - 2 * summed, "events of groups beyond the bound are logged one by one");
     assert_eq!(sums.wait(now), Some(sum::PERIOD));
     assert_eq!(sums.close(now, false), "");
     let later = now + sum::PERIOD;
@@ -336,7 +336,7 @@ fn r244_a_sum_comes_by_itself_when_the_flood_is_over_and_kinds_are_bounded() {
 fn r244_a_dropped_sum_counts_as_all_its_events_and_a_strangers_text_counts_as_one() {
     for style in [TEXT, JSON] {
         let make = |text: &str| {
-            let mut line = Line::start(style, "receive[1]", EventKind::Judge, super::now());
+            let mut line = LogLine::start(style, "receive[1]", EventKind::Judge, super::now());
             line.text("msg", text);
             line
         };

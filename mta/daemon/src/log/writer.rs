@@ -1,8 +1,8 @@
-//! The bounded buffer between those who tell events and the thread that writes them.
+//! The bounded buffer between the code that logs events and the thread that writes them.
 //!
-//! Must never hold the buffer's lock during a write, and never end because of one that failed.
+//! Must never hold the buffer's lock during a write, and never end because a write failed.
 
-use super::line::{LINE_BYTES_MAX, Line, events};
+use super::line::{LINE_BYTES_MAX, LogLine, events};
 use super::sum::Sums;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
@@ -12,12 +12,12 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the tellers and the writer share.
-pub(super) struct Shared {
+/// The buffer, shared by the writer and all that log.
+pub(super) struct LogBuffer {
     state: Mutex<State>,
-    /// Something is in the buffer that was empty.
+    /// Signalled when the empty buffer gets a line.
     filled: Condvar,
-    /// A batch was written.
+    /// Signalled when a batch has been written.
     written: Condvar,
 }
 
@@ -27,12 +27,12 @@ struct State {
     sums: Sums,
     dropped_untold: u64,
     dropped_total: u64,
-    /// The writer has a batch in hand.
+    /// True while the writer writes a batch.
     is_writing: bool,
 }
 
-impl Shared {
-    /// Adds lines, and counts those that have no room as dropped.
+impl LogBuffer {
+    /// Adds lines. Counts the events of lines that do not fit as dropped.
     pub(super) fn put(&self, lines: &str) {
         let mut state = self.lock();
         let is_awaited = state.buffer.is_empty();
@@ -43,8 +43,8 @@ impl Shared {
         }
     }
 
-    /// Adds the line of an event that may be one of a flood.
-    pub(super) fn put_equal(&self, kind: u64, line: Line) {
+    /// Adds the line of an event that may belong to a flood.
+    pub(super) fn put_equal(&self, kind: u64, line: LogLine) {
         let mut state = self.lock();
         let is_awaited = state.buffer.is_empty();
         let lines = state.sums.add(kind, line, Instant::now());
@@ -78,12 +78,12 @@ impl Shared {
         self.lock().dropped_total
     }
 
-    /// A teller that panicked has left whole lines: the state is good.
+    /// Locks the state. It is consistent even if a thread panicked while it held the lock: only whole lines are added.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something to write; the lines, and how many were dropped before them.
+    /// Waits for something to write. Returns the lines, and how many events were dropped before them.
     fn take(&self, spare: Vec<u8>) -> (Vec<u8>, u64) {
         let mut state = self.lock();
         loop {
@@ -104,7 +104,8 @@ impl Shared {
         (batch, std::mem::take(&mut state.dropped_untold))
     }
 
-    /// A batch was tried; `lost` of its events were not written, `untold` is a count that was not.
+    /// Notes that a batch was tried. `lost` events of it were not written. `untold` is a number of dropped events that was
+    /// not written.
     fn done(&self, lost: u64, untold: u64) {
         let mut state = self.lock();
         state.is_writing = false;
@@ -116,7 +117,7 @@ impl Shared {
 }
 
 impl State {
-    /// Whether anything had room.
+    /// Adds the lines that fit. Returns whether any did.
     fn put(&mut self, lines: &str) -> bool {
         let lines = lines.as_bytes();
         let room = BUFFER_BYTES_MAX.saturating_sub(self.buffer.len());
@@ -142,8 +143,8 @@ impl State {
 pub(super) fn start(
     out: File,
     dropped_line: Box<dyn Fn(u64) -> String + Send>,
-) -> io::Result<Arc<Shared>> {
-    let shared = Arc::new(Shared {
+) -> io::Result<Arc<LogBuffer>> {
+    let shared = Arc::new(LogBuffer {
         state: Mutex::default(),
         filled: Condvar::new(),
         written: Condvar::new(),
@@ -156,22 +157,21 @@ pub(super) fn start(
     Ok(shared)
 }
 
-/// The life of the writer: it ends with the process.
-fn run(shared: &Shared, mut out: File, is_file: bool, dropped_line: &dyn Fn(u64) -> String) {
+/// Writes batches until the process ends.
+fn run(shared: &LogBuffer, mut out: File, is_file: bool, dropped_line: &dyn Fn(u64) -> String) {
     let mut spare = Vec::new();
     loop {
         let (mut batch, dropped) = shared.take(std::mem::take(&mut spare));
-        // The count stands where the lines are missing: after what came before them.
+        // The number of dropped events is logged after the lines that came before the gap.
         if dropped > 0 {
             batch.extend_from_slice(dropped_line(dropped).as_bytes());
         }
         let unwritten = write_lines(&mut out, &batch, is_file);
-        // Of what was not written one line is that of the count, which is then still to be told.
+        // If anything was not written, the line with the number of dropped events is missing too.
         let events = unwritten - u64::from(dropped > 0 && unwritten > 0);
         shared.done(events, if unwritten > 0 { dropped } else { 0 });
         if unwritten > 0 {
-            // The reader is gone: a closed pipe fails at once, and trying again without a pause
-            // would be all that this thread does.
+            // The reader has gone. Writes to a closed pipe fail at once, so the thread would spin without a pause.
             std::thread::sleep(BROKEN_PAUSE);
         }
         batch.clear();
@@ -181,8 +181,8 @@ fn run(shared: &Shared, mut out: File, is_file: bool, dropped_line: &dyn Fn(u64)
     }
 }
 
-/// Writes whole lines, in pieces that no other process's lines can come between; how many events
-/// were not written.
+/// Writes whole lines, in pieces that are not mixed with lines of other processes. Returns how many events were not
+/// written.
 fn write_lines(out: &mut File, batch: &[u8], is_file: bool) -> u64 {
     let piece_bytes_max = if is_file { FILE_WRITE_BYTES_MAX } else { LINE_BYTES_MAX };
     let mut rest = batch;
@@ -196,7 +196,7 @@ fn write_lines(out: &mut File, batch: &[u8], is_file: bool) -> u64 {
     0
 }
 
-/// As many whole lines as fit; at least one.
+/// Returns as many whole lines as fit, but at least one.
 fn whole_lines(rest: &[u8], bytes_max: usize) -> &[u8] {
     if rest.len() <= bytes_max {
         return rest;
@@ -207,7 +207,7 @@ fn whole_lines(rest: &[u8], bytes_max: usize) -> &[u8] {
     }
 }
 
-/// `Write::write_all` for descriptors that somebody else may have set to non-blocking.
+/// Does the same as `Write::write_all` for a descriptor that another process may have set to non-blocking.
 fn write_all(out: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match out.write(bytes) {
@@ -223,24 +223,24 @@ fn write_all(out: &mut File, mut bytes: &[u8]) -> io::Result<()> {
 
 fn wait_writable(out: &File) {
     let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-    // An error here shows again at the next write.
+    // The next write reports an error again.
     let _ = poll(&mut [PollFd::new(out, PollFlags::OUT)], Some(&second));
 }
 
-/// Whether a descriptor is the stream that `JOURNAL_STREAM` names (systemd.exec(5)).
+/// Returns whether a descriptor is the stream that `JOURNAL_STREAM` names (systemd.exec(5)).
 pub(super) fn is_journal(out: &impl AsFd, journal_stream: &str) -> bool {
     rustix::fs::fstat(out)
         .is_ok_and(|stat| format!("{}:{}", stat.st_dev, stat.st_ino) == journal_stream)
 }
 
-/// Bytes that wait for the writer; about 10,000 events.
+/// Upper bound on bytes that wait for the writer: about 10,000 events.
 pub(super) const BUFFER_BYTES_MAX: usize = 4 << 20;
-/// Bytes of an empty buffer that are kept for the next batch.
+/// Capacity in bytes that is kept of an empty buffer for the next batch.
 const BUFFER_BYTES_KEPT: usize = 256 << 10;
-/// Bytes of one write to a file, where an append is never mixed with another.
+/// Upper bound on bytes of one write to a file. Files do not mix appends.
 const FILE_WRITE_BYTES_MAX: usize = 256 << 10;
-/// How long events gather before the next write: nobody reads sooner, and each write wakes a thread on a core that mail
-/// needs.
+/// How long events gather before the next write. Nobody needs them sooner, and each write wakes a thread on a core that
+/// mail needs.
 const GATHER: Duration = Duration::from_millis(20);
-/// How long a reader that is gone is left alone.
+/// The pause before the next write after a write failed.
 const BROKEN_PAUSE: Duration = Duration::from_millis(500);

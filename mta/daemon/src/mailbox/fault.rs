@@ -1,6 +1,6 @@
-//! Why a mailbox did not take a message, and what that means for the message.
-//! Must never turn a trouble of this machine into a bounce: only the recipient or the message can be
-//! at fault for ever.
+//! Why a mailbox did not accept a message, and what follows for the message.
+//!
+//! Must never turn a failure of this host into a bounce: only the recipient or the message can cause a permanent failure.
 
 use super::Mailbox;
 use mail::{Enhanced, Outcome, Reply};
@@ -8,7 +8,7 @@ use policy::{NotTheirs, Ownership};
 use rustix::io::Errno;
 use std::io;
 
-/// What went wrong, as the sender will read it.
+/// What went wrong, in words for the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     reply: Reply,
@@ -16,12 +16,12 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// 4yz: try again.
+    /// Makes a fault with 4yz: delivery will be tried again.
     pub fn transient(enhanced: Enhanced, text: impl Into<Box<str>>) -> Fault {
         Fault { reply: Reply::new(451, enhanced, text), alarm: None }
     }
 
-    /// 5yz: bounce.
+    /// Makes a fault with 5yz: the message bounces.
     pub fn permanent(enhanced: Enhanced, text: impl Into<Box<str>>) -> Fault {
         Fault { reply: Reply::new(550, enhanced, text), alarm: None }
     }
@@ -31,23 +31,24 @@ impl Fault {
         Fault::permanent(Enhanced(5, 4, 6), "mail loop: already delivered to this address")
     }
 
-    /// Somebody else holds the mailbox's lock.
+    /// Another program holds the mailbox's lock.
     pub fn busy() -> Fault {
         Fault::transient(Enhanced(4, 2, 0), "mailbox is locked by another program")
     }
 
-    /// The mailbox is not its recipient's alone. The sender does not read whose it is; the alarm says it.
+    /// The mailbox does not belong to its recipient alone. Only the alarm says who owns it, and the sender does not
+    /// learn it.
     pub fn not_theirs(why: NotTheirs, found: Ownership) -> Fault {
         let text = "the mailbox is not its recipient's alone";
         Fault { alarm: Some((why, found)), ..Fault::transient(Enhanced(4, 2, 0), text) }
     }
 
-    /// What an administrator has to be told.
+    /// Returns what an administrator must be told.
     pub(super) fn alarm(&self) -> Option<(NotTheirs, Ownership)> {
         self.alarm
     }
 
-    /// A system call failed. Codes as RFC 3463 3.3 and 3.4 have them.
+    /// A system call failed. The codes follow RFC 3463 3.3 and 3.4.
     pub fn io(doing: &str, error: &io::Error) -> Fault {
         let text = format!("{doing}: {error}");
         let reply = match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -63,18 +64,18 @@ impl Fault {
         Fault { reply: Reply::new(reply.0, reply.1, reply.2), alarm: None }
     }
 
-    /// The reply, as the sender of the message will read it.
+    /// Returns the reply that the sender of the message will read.
     pub fn into_reply(self) -> Reply {
         self.reply
     }
 
-    /// The outcome for a mailbox at `peer`.
+    /// Returns the outcome for a mailbox at `peer`.
     pub fn outcome(self, peer: impl Into<Box<str>>) -> Outcome {
         local::outcome(self.reply, peer)
     }
 }
 
-/// The outcome of one delivery to `mailbox`.
+/// Returns the outcome of one delivery to `mailbox`.
 pub(super) fn outcome(result: Result<(), Fault>, mailbox: &Mailbox) -> Outcome {
     let peer = mailbox.display().to_string_lossy().into_owned();
     match result {

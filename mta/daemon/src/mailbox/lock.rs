@@ -1,5 +1,6 @@
-//! The lock of an mbox: first fcntl's on the file, then a dotlock beside it, as Debian policy 11.6
-//! has it. Must never wait, nor take away a lock that is held.
+//! The lock of an mbox: first a lock of the file by fcntl(2), then a dotlock beside it (Debian policy 11.6).
+//!
+//! Must never wait, and never remove a lock that is held.
 
 use super::place::unique_name;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, renameat_with};
@@ -9,27 +10,26 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, SystemTime};
 
-/// A dotlock of another program that is older than this was left behind.
+/// A dotlock of another program that is older than this is stale.
 const STALE_AFTER: Duration = Duration::from_secs(500);
-/// How many stale dotlocks are taken away in one try.
+/// Upper bound on stale dotlocks that are removed in one try.
 const TRIES_MAX: usize = 2;
-/// The second line of our dotlocks. While we hold fcntl's lock, a dotlock of ours has no owner: a
-/// process of ours would hold fcntl's lock too. So what `kill -9` left behind stops nobody.
+/// The second line of our dotlocks. While we hold the fcntl lock, a dotlock with this line has no owner: another process
+/// of ours would hold the fcntl lock too. A dotlock that `kill -9` left behind therefore blocks nobody.
 const OURS: &[u8] = b"\nposthaste\n";
 
-/// A held lock. fcntl's part is released when `file` is closed, the dotlock when this is dropped:
-/// drop this first.
+/// A held lock. Dropping it removes the dotlock. The fcntl lock is released when `file` is closed, which must come later.
 #[derive(Debug)]
 pub struct MboxLock<'a> {
     dotlock: Option<(&'a File, String)>,
 }
 
-/// Why there is no lock.
+/// Why the lock could not be taken.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody holds it.
+    /// Another program holds the lock.
     Busy,
-    /// It cannot be had.
+    /// A system call failed.
     Io(io::Error),
 }
 
@@ -47,7 +47,7 @@ pub fn lock<'a>(directory: &'a File, name: &str, file: &File) -> Result<MboxLock
         match create(directory, &dotlock) {
             Ok(()) => return Ok(MboxLock { dotlock: Some((directory, dotlock)) }),
             Err(Errno::EXIST) => remove_if_stale(directory, &dotlock)?,
-            // A directory where we may not create: fcntl's lock has to do, as with other mailers.
+            // We may not create files in this directory. The fcntl lock must suffice, as for other mailers.
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
                 return Ok(MboxLock { dotlock: None });
             }
@@ -65,14 +65,14 @@ impl Drop for MboxLock<'_> {
     }
 }
 
-/// fcntl's lock on the whole file, bound to the open file, not to the process (`F_OFD_SETLK`): the
-/// classic kind is lost when any descriptor of the file is closed. The two kinds see each other.
+/// Locks the whole file by fcntl(2). The lock belongs to the open file and not to the process (`F_OFD_SETLK`): the classic
+/// kind is lost when any descriptor of the file is closed. The two kinds exclude each other.
 fn lock_file(file: &File) -> Result<(), LockError> {
     // SAFETY: all zeroes is a valid `flock`.
     let mut whole: libc::flock = unsafe { std::mem::zeroed() };
     whole.l_type = libc::F_WRLCK as libc::c_short;
     whole.l_whence = libc::SEEK_SET as libc::c_short;
-    // SAFETY: the descriptor is open, and `whole` lives through the call, which only reads it.
+    // SAFETY: the descriptor is open, and `whole` is valid during the call, which only reads it.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &whole) } {
         0 => Ok(()),
         _ => Err(match io::Error::last_os_error() {
@@ -84,18 +84,18 @@ fn lock_file(file: &File) -> Result<(), LockError> {
     }
 }
 
-/// Makes the dotlock with its text in it: killed between the two, an empty one would be nobody's
-/// and stop us until it is stale.
+/// Makes the dotlock together with its text. If we were killed between the two steps, an empty dotlock would have no known
+/// owner and would block us until it is stale.
 fn create(directory: &File, name: &str) -> Result<(), Errno> {
-    // No mailbox has a capital letter in its name, so this is none.
+    // Names of mailboxes have no capital letters, so this is not a mailbox.
     let staged = format!("{name}.{}", unique_name());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
     let mut file = File::from(rustix::fs::openat(directory, &staged, flags, mode)?);
-    // An empty dotlock locks as well (the disk may be full); it only takes longer to be found stale.
+    // The disk may be full. An empty dotlock locks too; it only takes longer until it counts as stale.
     let _ = file.write_all(format!("{}\nposthaste\n", std::process::id()).as_bytes());
     let put = match renameat_with(directory, &staged, directory, name, RenameFlags::NOREPLACE) {
-        // NFS knows no such renaming.
+        // NFS does not support renaming without replacing.
         Err(Errno::INVAL | Errno::NOSYS) => {
             rustix::fs::linkat(directory, &staged, directory, name, AtFlags::empty())
         }
@@ -111,7 +111,7 @@ fn remove_if_stale(directory: &File, name: &str) -> Result<(), LockError> {
     let file = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
         Ok(fd) => File::from(fd),
         Err(Errno::NOENT) => return Ok(()),
-        // Not ours to read: its owner's age counts alone.
+        // We may not read the dotlock, so only its age counts.
         Err(_) => return remove_if_old(directory, name),
     };
     let mut head = Vec::new();

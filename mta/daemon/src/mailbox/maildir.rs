@@ -1,17 +1,18 @@
-//! Maildir: each message is a file, written in `tmp`, synced, renamed into `new`, and `new` synced.
-//! Must never rename a file whose bytes are not durable, nor leave a name in `new` that was not
-//! reported as delivered, as long as we live to take it away.
+//! Maildir: each message is a file that is written in `tmp`, synced and renamed into `new`. Then `new` is synced.
 //!
-//! The syncs of a slice are shared: the kernel is told to begin writing every file's bytes
-//! (`sync_file_range`), then all files are synced side by side ([`super::syncs`]): one commit of the file
-//! system's journal, one flush of the disk for all of them. `new` needs a sync of its own: ext4 and xfs
-//! lose a rename that came after the file's sync. Decision 0060 has the measurements.
+//! Must never rename a file whose bytes are not durable. Must never leave a name in `new` that was not reported as
+//! delivered, unless the process is killed before it can remove the name.
 //!
-//! What is left in `tmp` by a power cut is removed by readers after 36 hours, as Maildir has it.
+//! The messages of a slice share their syncs. The kernel is told to begin to write the bytes of every file
+//! (`sync_file_range`), then all files are synced side by side ([`super::syncs`]). This takes one commit of the file
+//! system's journal and one flush of the disk. `new` needs its own sync, because ext4 and xfs lose a rename that came
+//! after the file's sync. Decision 0060 has the measurements.
+//!
+//! Mail readers remove files that a power cut left in `tmp` after 36 hours, as Maildir specifies.
 
 use super::place::{self, unique_name};
 use super::syncs::sync_all;
-use super::{Delivery, Fault, Scene};
+use super::{Delivery, Fault, Results, Scene};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,16 +20,14 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-/// Messages written before they are synced together; each is an open file.
+/// Upper bound on messages that are synced together. Each is an open file.
 pub const SLICE_FILES_MAX: usize = 200;
-
-type Results = Vec<Result<(), Fault>>;
 
 /// An open Maildir.
 struct Maildir {
     tmp: File,
     new: File,
-    /// Directories in which something was made, to be synced with `new`.
+    /// Directories in which something was made. They are synced with `new`.
     made_in: Vec<File>,
 }
 
@@ -38,7 +37,7 @@ struct Written {
     name: String,
 }
 
-/// Delivers all of them.
+/// Delivers all messages.
 pub(super) fn deliver(deliveries: &[&Delivery], scene: &Scene) -> Results {
     deliveries.chunks(SLICE_FILES_MAX).flat_map(|slice| deliver_slice(slice, scene)).collect()
 }
@@ -60,7 +59,7 @@ fn deliver_slice(slice: &[&Delivery], scene: &Scene) -> Results {
     renamed.into_iter().map(|r| r.and_then(|w| keep_or_remove(w, &maildirs, &synced))).collect()
 }
 
-/// The Maildirs of one slice, each opened once.
+/// The Maildirs of one slice. Each is opened once.
 #[derive(Default)]
 struct Maildirs {
     places: BTreeMap<(usize, String), Result<usize, Fault>>,
@@ -86,7 +85,7 @@ impl Maildirs {
         &self.open[place]
     }
 
-    /// Syncs what names the files, each directory once, all at once.
+    /// Syncs the directories that name the files, each once and all side by side.
     fn sync(&self) -> Vec<Result<(), Fault>> {
         let directories: Vec<&File> = self.open.iter().flat_map(Maildir::directories).collect();
         let mut synced = sync_all(&directories).into_iter();
@@ -100,7 +99,7 @@ impl Maildirs {
 }
 
 impl Maildir {
-    /// Opens it, if it and its three directories are its recipient's alone; what is missing is made.
+    /// Opens the Maildir if it and its three directories belong to the recipient alone. Makes missing directories.
     fn open(delivery: &Delivery, scene: &Scene) -> Result<Maildir, Fault> {
         let mailbox = &delivery.mailbox;
         let refuse = |directory: &File| place::refuse_not_theirs(directory, scene.groups);
@@ -118,7 +117,7 @@ impl Maildir {
         Ok(Maildir { tmp, new, made_in })
     }
 
-    /// Writes one message into `tmp` and lets the kernel begin to bring it to the disk.
+    /// Writes one message to `tmp`, and tells the kernel to begin to write it to the disk.
     fn write(
         &self,
         delivery: &Delivery,
@@ -144,7 +143,7 @@ impl Maildir {
         }
     }
 
-    /// What has to be synced for the names in `new` to be durable.
+    /// Returns the directories that must be synced before the names in `new` are durable.
     fn directories(&self) -> impl Iterator<Item = &File> {
         self.made_in.iter().chain([&self.new])
     }
@@ -165,13 +164,13 @@ fn write_message(file: &mut File, delivery: &Delivery, buffer: &mut Vec<u8>) -> 
     file.write_all(buffer)
 }
 
-/// A hint, no promise: the sync that follows is what counts, so a failure here says nothing.
+/// Tells the kernel to begin to write the file to the disk. A failure does not matter, because a sync follows.
 fn begin_writing(file: &File) {
-    // SAFETY: the descriptor is open; the call takes no memory of ours.
+    // SAFETY: the descriptor is open, and the call uses no memory of ours.
     unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
-/// Syncs all files that were written; of one that cannot be synced nothing is left.
+/// Syncs all files that were written. Removes files that cannot be synced.
 fn sync_or_remove(written: &mut [Result<(Written, usize), Fault>], maildirs: &Maildirs) {
     let files: Vec<&File> = written.iter().flatten().map(|(written, _)| &written.file).collect();
     let mut synced = sync_all(&files).into_iter();
@@ -184,7 +183,7 @@ fn sync_or_remove(written: &mut [Result<(Written, usize), Fault>], maildirs: &Ma
     }
 }
 
-/// Renames from `tmp` into `new`: from here on a reader sees it.
+/// Renames a file from `tmp` into `new`, where mail readers see it.
 fn publish(
     (written, place): (Written, usize),
     maildirs: &Maildirs,
@@ -210,13 +209,12 @@ fn keep_or_remove(
     synced[place].clone()
 }
 
-/// Takes away what was not delivered. That it fails is no news: the fault that led here is reported.
+/// Removes a message that was not delivered. A failure is ignored, because the fault that led here is reported.
 fn remove(directory: &File, name: &str) {
     let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
 }
 
-/// `seconds.M<microseconds>P…Q…R….host`, as Maildir has it, with `/` and `:` of the host written in
-/// octal.
+/// Returns a file name as Maildir specifies it, `seconds.M<microseconds>P…Q…R….host`, with `/` and `:` of the host in octal.
 fn file_name(scene: &Scene) -> String {
     let micros = scene.now.micros();
     let host = scene.hostname.replace('/', "\\057").replace(':', "\\072");

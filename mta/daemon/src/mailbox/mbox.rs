@@ -1,10 +1,11 @@
-//! mbox: one file a mailbox, appended to under its locks, one sync for all its messages of a batch.
-//! Must never leave half a message at the end: on any failure the file is cut back to the last whole
-//! one. (A power cut in the middle of an append is the one case that the format cannot exclude.)
+//! mbox: a mailbox is one file. Messages are appended under its locks, and one sync serves all its messages of a batch.
+//!
+//! Must never leave part of a message at the end: on any failure the file is truncated after the last complete message.
+//! Only a power cut during an append can leave part of a message; the format cannot prevent that.
 
 use super::lock::{self, LockError, MboxLock};
 use super::text::{QuoteFrom, from_line};
-use super::{Delivery, Fault, Mailbox, Scene, place};
+use super::{Delivery, Fault, Mailbox, Results, Scene, place};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,14 +14,12 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Text gathered for one write.
+/// Bytes that are gathered for one write.
 const BUFFER_BYTES: usize = 1024 * 1024;
-/// How long to sleep between two looks at a lock that somebody holds.
+/// The time between two tries to take a lock that another program holds.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
-type Results = Vec<Result<(), Fault>>;
-
-/// Delivers all of them. Mailboxes that are locked by others come last, so that they delay nobody.
+/// Delivers all messages. Mailboxes that other programs have locked come last, so that they delay no other mailbox.
 pub(super) fn deliver(deliveries: &[&Delivery], scene: &Scene) -> Results {
     let mut boxes: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
     for (i, delivery) in deliveries.iter().enumerate() {
@@ -54,7 +53,7 @@ fn wait_for(mut busy: Vec<Vec<usize>>, all: &[&Delivery], scene: &Scene, results
     }
 }
 
-/// All messages for one mailbox: one lock, few writes, one sync.
+/// Delivers all messages for one mailbox with one lock, few writes and one sync.
 fn deliver_box(
     members: &[usize],
     all: &[&Delivery],
@@ -79,7 +78,7 @@ fn deliver_box(
     Attempted::Done
 }
 
-/// Opens it, if it is its recipient's alone.
+/// Opens the mailbox if it belongs to its recipient alone.
 fn open_box(mailbox: &Mailbox, scene: &Scene) -> Result<Mbox, Fault> {
     let mbox = Mbox::open(mailbox).map_err(|error| cannot_open(&error))?;
     place::refuse_not_theirs(&mbox.file, scene.groups)?;
@@ -95,7 +94,7 @@ struct Mbox {
     directory: File,
     name: String,
     file: File,
-    /// Directories in which a name may not be durable yet.
+    /// Directories in which a name may not be durable.
     made_in: Vec<File>,
 }
 
@@ -117,7 +116,7 @@ impl Mbox {
         Ok(Mbox { directory, name: name.to_owned(), file, made_in })
     }
 
-    /// Locks it. A file that was replaced while we opened it is as good as busy: it is opened again.
+    /// Locks the file. If it was replaced while we opened it, it counts as busy and is opened again.
     fn lock(&self) -> Result<MboxLock<'_>, LockError> {
         let lock = lock::lock(&self.directory, &self.name, &self.file)?;
         let open = self.file.metadata().map_err(LockError::Io)?;
@@ -144,7 +143,7 @@ impl Mbox {
             let fault = Fault::io("cannot write to the mailbox", &error);
             results[whole..].fill(Err(fault.clone()));
             if let Err(cut) = self.file.set_len(writer.end_of_whole()) {
-                // Nothing was promised; what is there is reported as not delivered.
+                // Nothing was reported as delivered. The messages that are in the file are reported as failed.
                 return vec![Err(Fault::io("cannot cut the mailbox back", &cut)); chosen.len()];
             }
         }
@@ -161,7 +160,7 @@ impl Mbox {
     }
 }
 
-/// Opens the file itself: no link of either kind, nothing but a regular file.
+/// Opens a regular file. Refuses symbolic links, files with several hard links, and everything else.
 fn open_file(directory: &File, name: &str, more: OFlags) -> io::Result<File> {
     let flags =
         OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -175,13 +174,13 @@ fn open_file(directory: &File, name: &str, more: OFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// Gathers messages into few writes and knows how many of them are whole in the file.
+/// Appends messages with few writes, and knows how many of them are completely in the file.
 struct Appender<'a> {
     file: &'a File,
     old: u64,
     written: u64,
     buffer: Vec<u8>,
-    /// Where each message ends, in bytes after `old`.
+    /// The end of each message, in bytes after `old`.
     ends: Vec<u64>,
 }
 
@@ -199,7 +198,7 @@ impl<'a> Appender<'a> {
         self.flush()
     }
 
-    /// Whatever stands at the end, ours or not: a `From ` line needs an empty line before it.
+    /// Ends the last line of the file with an empty line after it, which must come before a `From ` line.
     fn end_last_line(&mut self) -> io::Result<()> {
         let mut tail = [b'\n'; 2];
         let known = self.old.min(2);
@@ -239,12 +238,12 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// How many messages are whole in the file.
+    /// Returns how many messages are completely in the file.
     fn whole(&self) -> usize {
         self.ends.iter().take_while(|end| **end <= self.written).count()
     }
 
-    /// Where the last whole one ends, in the file.
+    /// Returns the offset at which the last complete message ends.
     fn end_of_whole(&self) -> u64 {
         self.old + self.whole().checked_sub(1).map_or(0, |last| self.ends[last])
     }

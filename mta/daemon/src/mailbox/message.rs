@@ -1,5 +1,6 @@
-//! A message on its way into mailboxes: taken in piece by piece, held once for all its recipients, in
-//! memory while small, in a nameless file when large.
+//! A message for delivery to mailboxes, received in pieces and stored once for all its recipients. A small message stays
+//! in memory. A large one is stored in a file without a name.
+//!
 //! Must never hold more than `MEMORY_BYTES_MAX` of one message in memory.
 
 use super::text::ToLf;
@@ -13,12 +14,12 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
-/// A message up to this size stays in memory; a larger one is staged in a nameless file.
+/// Upper bound in bytes on a message in memory. A larger message is stored in a file without a name.
 pub const MEMORY_BYTES_MAX: usize = 512 * 1024;
-/// Bytes copied at a time from a staged message to a mailbox.
+/// Bytes that are copied at a time from a stored message to a mailbox.
 const COPY_BYTES: usize = 256 * 1024;
 
-/// A whole message, lines ended by LF.
+/// A complete message. Its lines end with LF.
 #[derive(Debug)]
 pub struct Message {
     sender: ReversePath,
@@ -32,32 +33,31 @@ enum Content {
     Staged(File, u64),
 }
 
-/// Takes a message in.
+/// Receives a message in pieces.
 #[derive(Debug)]
 pub struct Intake {
     sender: ReversePath,
-    /// `None` where lines end with LF already.
+    /// `None` if the lines already end with LF.
     lf: Option<ToLf>,
     memory: Vec<u8>,
     staged: Option<(File, u64)>,
-    /// The scan that process receive uses, too: by another rule a message could be accepted and then fail as a loop.
+    /// The scan that receive uses as well. With a different scan, a message could be accepted and then fail as a loop.
     header: HeaderScan,
 }
 
 impl Intake {
-    /// A message from `sender` begins.
+    /// Begins a message from `sender`.
     pub fn new(sender: ReversePath) -> Intake {
         let lf = Some(ToLf::default());
         Intake { sender, lf, memory: Vec::new(), staged: None, header: HeaderScan::default() }
     }
 
-    /// The same for bytes that another process of ours has taken in before: as they are.
+    /// Begins a message whose lines another process of ours has already converted.
     pub fn as_it_is(sender: ReversePath) -> Intake {
         Intake { lf: None, ..Intake::new(sender) }
     }
 
-    /// Takes the next bytes. `stage` is a directory where a nameless file may
-    /// be made when the message is large.
+    /// Adds the next bytes. `stage` is a directory in which a file without a name can be made for a large message.
     pub fn push(&mut self, piece: &[u8], stage: BorrowedFd<'_>) -> io::Result<()> {
         for part in piece.chunks(MEMORY_BYTES_MAX / 4) {
             let before = self.memory.len();
@@ -73,7 +73,7 @@ impl Intake {
         Ok(())
     }
 
-    /// The message is whole.
+    /// Ends the message.
     pub fn finish(mut self) -> io::Result<Message> {
         if let Some(lf) = &mut self.lf {
             let before = self.memory.len();
@@ -109,7 +109,7 @@ impl Message {
         &self.sender
     }
 
-    /// Bytes, lines ended by LF.
+    /// Returns the size in bytes, with LF as the line end.
     pub fn bytes(&self) -> u64 {
         match &self.content {
             Content::Memory(bytes) => bytes.len() as u64,
@@ -117,12 +117,12 @@ impl Message {
         }
     }
 
-    /// Whether a `Delivered-To` field of the header names this address.
+    /// Returns whether a `Delivered-To` field of the header names this address.
     pub fn was_delivered_to(&self, address: &str) -> bool {
         self.delivered_to.names(address)
     }
 
-    /// The whole text, where it is in memory.
+    /// Returns the whole text if it is in memory.
     pub(super) fn in_memory(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Memory(bytes) => Some(bytes),
@@ -130,7 +130,7 @@ impl Message {
         }
     }
 
-    /// Hands the text over piece by piece.
+    /// Passes the text to `take` piece by piece.
     pub fn pieces(&self, take: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut at = 0;
         while let Some(piece) = self.piece_at(at)? {
@@ -140,7 +140,7 @@ impl Message {
         Ok(())
     }
 
-    /// The next bytes from `at` on, `None` at the end.
+    /// Returns the next bytes from the offset `at`, or `None` at the end.
     pub fn piece_at(&self, at: u64) -> io::Result<Option<Cow<'_, [u8]>>> {
         if at >= self.bytes() {
             return Ok(None);
@@ -157,7 +157,7 @@ impl Message {
     }
 }
 
-/// A file without a name: it is gone when it is closed, whatever happens to us.
+/// Makes a file without a name, which disappears when it is closed, even if we are killed.
 pub fn nameless(dir: BorrowedFd<'_>) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::openat(dir, ".", flags | OFlags::TMPFILE, Mode::RUSR | Mode::WUSR) {
@@ -173,9 +173,9 @@ pub fn nameless(dir: BorrowedFd<'_>) -> io::Result<File> {
     }
 }
 
-/// Reads a whole message from `reader`: for what comes from a file or a test.
+/// Receives a message from a reader, for files and tests.
 impl Message {
-    /// Takes in everything that `reader` gives.
+    /// Adds everything that `reader` returns.
     pub fn read(
         sender: ReversePath,
         mut reader: impl Read,

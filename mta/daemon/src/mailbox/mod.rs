@@ -1,11 +1,11 @@
-//! Mailbox files: a batch of messages into many Maildirs and mboxes, locked, with few syncs, durable
-//! before an outcome is given.
+//! Mailbox files: writes a batch of messages to many Maildirs and mboxes, with locks and few syncs. Messages are durable
+//! before their outcomes are returned.
 //!
-//! Must never leave half a message where a reader looks for mail, never follow a symbolic link out of
-//! the base directory, and never say `Delivered` of what a power cut could still take.
+//! Must never leave part of a message where a mail reader looks for mail, never follow a symbolic link out of the base
+//! directory, and never report `Delivered` for a message that a power cut could still take away.
 //!
-//! Messages are stored as Unix mail programs expect them: lines end with LF, not CRLF, and the final
-//! delivery writes `Return-Path` and `Delivered-To` in front (RFC 5321 4.4).
+//! Messages are stored as Unix mail programs expect them: lines end with LF, not CRLF, and `Return-Path` and
+//! `Delivered-To` come before the message (RFC 5321 4.4).
 
 mod fault;
 mod lock;
@@ -29,47 +29,50 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One message for one mailbox. Messages are shared: a body is held once for all its recipients.
+/// One message for one mailbox. All recipients of a message share its body.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// What.
+    /// The message.
     pub message: Arc<Message>,
-    /// Whose: written to `Delivered-To`, and refused when it is there already.
+    /// The recipient. It is written to `Delivered-To`, and the message is refused if that field already names it.
     pub recipient: Address,
-    /// Where.
+    /// The recipient's mailbox.
     pub mailbox: Mailbox,
 }
 
 /// A mailbox: a path below a directory that is held open.
 #[derive(Clone, Debug)]
 pub struct Mailbox {
-    /// The directory that the path never leaves.
+    /// The directory below which the path stays.
     pub base: Arc<Base>,
-    /// Below `base`, without a leading `/`; empty is `base` itself (Maildir only).
+    /// The path below `base`, without a leading `/`. Empty means `base` itself (Maildir only).
     pub path: String,
-    /// How mail is kept there.
+    /// The format of the mailbox.
     pub format: Format,
 }
 
-/// What a batch needs of the world around it.
+/// What is common to all deliveries of a batch.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// Our name; part of the names of Maildir files.
+    /// Our host name, which is part of the names of Maildir files.
     pub hostname: String,
     /// When the batch is delivered.
     pub now: Wall,
-    /// How long one batch waits for locks that others hold, all together.
+    /// The total time that a batch waits for locks that other programs hold.
     pub lock_wait_max: Duration,
-    /// Whose members may write to mailboxes.
+    /// The groups whose members may write to mailboxes.
     pub groups: Groups,
 }
 
-/// How long a batch waits for locks, unless told otherwise.
+/// The default time that a batch waits for locks.
 pub const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Delivers all of them; the outcomes are in the order of `batch`. When it returns, what is
-/// `Delivered` is durable, and of what is not, nothing is left that a reader would take for mail. Each
-/// mailbox that somebody has to look after is added to `alarms` once.
+/// The results of deliveries, in their order.
+type Results = Vec<Result<(), Fault>>;
+
+/// Delivers all messages and returns the outcomes in the order of `batch`. Messages that are `Delivered` are then durable,
+/// and of the others nothing is left that a mail reader would take for mail. A mailbox that needs an administrator is added
+/// to `alarms` once.
 pub fn deliver_batch(
     batch: &[Delivery],
     scene: &Scene,
@@ -106,7 +109,7 @@ fn collect_alarms(
     }
 }
 
-/// A message that was delivered to this address before has gone in a circle (FAULTS M064).
+/// Refuses a message that was delivered to this address before: it loops (M064).
 fn refuse_loop(delivery: &Delivery) -> Result<(), Fault> {
     match delivery.message.was_delivered_to(delivery.recipient.as_str()) {
         true => Err(Fault::looping()),
@@ -115,13 +118,13 @@ fn refuse_loop(delivery: &Delivery) -> Result<(), Fault> {
 }
 
 impl Mailbox {
-    /// The whole path, as people read it.
+    /// Returns the whole path for people.
     pub fn display(&self) -> PathBuf {
         self.base.path().join(&self.path)
     }
 }
 
-/// The lines of the final delivery (RFC 5321 4.4), ended by LF as everything in a mailbox.
+/// Appends the headers of the final delivery (RFC 5321 4.4) with LF as the line end.
 pub fn trace_lines(message: &Message, recipient: &Address, out: &mut Vec<u8>) {
     let mut lf = text::ToLf::default();
     lf.push(&trace::return_path(message.sender()), out);

@@ -1,5 +1,6 @@
-//! Where a mailbox is: names that are safe as file names, and directories below a base that is never
-//! left. Must never follow a symbolic link below the base, nor `..` out of it.
+//! Directories of mailboxes below a base directory, and unique names of files.
+//!
+//! Must never follow a symbolic link below the base, or `..` out of it.
 
 use super::Fault;
 use policy::{Groups, Ownership};
@@ -12,17 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A directory that is held open, so that the path above it need not be open to us, with its name for
-/// people.
+/// A directory that is held open, with its path for people. We need no permission for the path above it.
 #[derive(Debug)]
 pub struct Base {
     directory: OwnedFd,
     path: PathBuf,
 }
 
-/// A directory below a base, and those in which something was made on the way: their names are not
-/// durable before they have been synced.
-pub(super) struct Opened {
+/// A directory below a base, and the directories in which something was made to open it. New names are durable only after
+/// those directories have been synced.
+pub(super) struct OpenedDirectory {
     pub directory: File,
     pub made_in: Vec<File>,
 }
@@ -33,13 +33,13 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 const OWNER_ONLY: Mode = Mode::RWXU;
 
 impl Base {
-    /// `directory` is held open; `path` is what people call it.
+    /// Makes a base from an open directory and its path for people.
     pub fn new(directory: OwnedFd, path: impl Into<PathBuf>) -> Base {
         Base { directory, path: path.into() }
     }
 
-    /// Opens the directory at `path`, following links: it is the administrator's word. With `create`,
-    /// what is missing is made with mode 0700.
+    /// Opens the directory at `path`. Follows links, because the administrator chose the path. With `create`, missing
+    /// directories are made with mode 0700.
     pub fn open(path: impl Into<PathBuf>, create: bool) -> io::Result<Base> {
         let path = path.into();
         if create {
@@ -50,32 +50,32 @@ impl Base {
         Ok(Base { directory, path })
     }
 
-    /// The name for people.
+    /// Returns the path for people.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
 
-    /// Opens the directory `relative` below this one, making what is missing with mode 0700.
-    pub(super) fn open_below(&self, relative: &str) -> io::Result<Opened> {
+    /// Opens the directory `relative` below this one. Makes missing directories with mode 0700.
+    pub(super) fn open_below(&self, relative: &str) -> io::Result<OpenedDirectory> {
         open_below(self.directory(), relative)
     }
 }
 
-/// Opens the directory `relative` below `from`, making what is missing with mode 0700.
-pub(super) fn open_below(from: BorrowedFd<'_>, relative: &str) -> io::Result<Opened> {
+/// Opens the directory `relative` below `from`. Makes missing directories with mode 0700.
+pub(super) fn open_below(from: BorrowedFd<'_>, relative: &str) -> io::Result<OpenedDirectory> {
     match beneath(from, relative) {
-        Ok(directory) => Ok(Opened { directory, made_in: Vec::new() }),
+        Ok(directory) => Ok(OpenedDirectory { directory, made_in: Vec::new() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => make_below(from, relative),
         Err(error) => Err(error),
     }
 }
 
-fn make_below(from: BorrowedFd<'_>, relative: &str) -> io::Result<Opened> {
+fn make_below(from: BorrowedFd<'_>, relative: &str) -> io::Result<OpenedDirectory> {
     let mut directory = beneath(from, ".")?;
     let mut made_in = Vec::new();
     for name in relative.split('/').filter(|name| !name.is_empty()) {
@@ -86,11 +86,11 @@ fn make_below(from: BorrowedFd<'_>, relative: &str) -> io::Result<Opened> {
         }
         directory = beneath(directory.as_fd(), name)?;
     }
-    Ok(Opened { directory, made_in })
+    Ok(OpenedDirectory { directory, made_in })
 }
 
-/// Refuses an open file or directory that is not its recipient's alone. Whoever delivers is the
-/// recipient: a worker has become that user, and where boxes are made when mail comes they are ours.
+/// Refuses an open file or directory that does not belong to its recipient alone. The recipient is the user of this
+/// process: a worker has become the recipient's user, and mailboxes that are made when mail comes belong to our user.
 pub(super) fn refuse_not_theirs(opened: &File, groups: Groups) -> Result<(), Fault> {
     let stat = rustix::fs::fstat(opened)
         .map_err(|error| Fault::io("cannot look at the mailbox", &error.into()))?;
@@ -105,14 +105,13 @@ pub(super) fn beneath(from: BorrowedFd<'_>, relative: &str) -> io::Result<File> 
     Ok(rustix::fs::openat2(from, relative, DIRECTORY, Mode::empty(), BENEATH)?.into())
 }
 
-/// `P<process>Q<number>R<random>`: a name that nobody else makes, whatever happens to clocks and
-/// process numbers.
+/// Returns `P<process>Q<number>R<random>`, a unique name even if clocks are set and process ids are reused.
 pub(super) fn unique_name() -> String {
     static RANDOM: OnceLock<u64> = OnceLock::new();
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let random = RANDOM.get_or_init(rand::random);
-    // A forked worker inherits `random`, but not the process number.
+    // A forked worker inherits `random`, but it has a different process id.
     format!("P{}Q{number}R{random:016x}", std::process::id())
 }
 

@@ -1,21 +1,22 @@
-//! Many files made durable at once: the kernel is given all of them in one call (Linux AIO's
-//! `IOCB_CMD_FSYNC`, io_submit(2)) and syncs them side by side, so that the file system commits its
-//! journal once for all and the disk is flushed once, not once a file.
-//! Must never say of a file that it is durable before the kernel has said so of this very file.
+//! Syncing of many files at once. One call passes all files to the kernel (`IOCB_CMD_FSYNC` of Linux AIO, io_submit(2)),
+//! which syncs them side by side. The file system then commits its journal once and flushes the disk once, not once for
+//! each file.
 //!
-//! What the kernel does not take (no AIO in it, no room for a context) is synced file by file.
+//! Must never report a file as durable before the kernel has reported that for this file.
+//!
+//! If the kernel cannot do this (it has no AIO, or no room for a context), files are synced one by one.
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Syncs under way at once in one thread.
+/// Upper bound on syncs in flight in one thread.
 const AT_ONCE_MAX: usize = 256;
 /// `IOCB_CMD_FSYNC` of `linux/aio_abi.h`: what fsync(2) does.
 const FSYNC: u16 = 2;
 
-/// Syncs each file, contents and inode; the results are in the order of `files`.
+/// Syncs the contents and the inode of each file. The results are in the order of `files`.
 pub(super) fn sync_all(files: &[&File]) -> Vec<io::Result<()>> {
     files.chunks(AT_ONCE_MAX).flat_map(sync_some).collect()
 }
@@ -30,20 +31,20 @@ fn sync_some(files: &[&File]) -> Vec<io::Result<()>> {
 }
 
 thread_local! {
-    /// Made when it is first needed, kept while the thread lives: to take one away costs milliseconds.
+    /// The context, made when it is first needed and kept until the thread ends: destroying one takes milliseconds.
     static CONTEXT: RefCell<Context> = const { RefCell::new(Context::Untried) };
 }
 
-/// A thread's way to the kernel.
+/// The AIO context of a thread.
 enum Context {
     Untried,
     Open(Handle),
-    /// The kernel has refused.
+    /// The kernel has refused to make one.
     Refused,
 }
 
 impl Context {
-    /// Fills in the results of all that the kernel took.
+    /// Syncs files and fills in the results of those that the kernel accepted.
     fn sync(&mut self, files: &[&File], results: &mut [Option<io::Result<()>>]) {
         if let Context::Untried = self {
             *self = Handle::open().map_or(Context::Refused, Context::Open);
@@ -51,25 +52,25 @@ impl Context {
         let Context::Open(handle) = self else { return };
         let taken = handle.submit(files);
         if handle.collect(taken, results).is_err() {
-            // Nothing is believed of a kernel that does not answer; what it does still do ends here.
+            // The kernel does not answer, so no result of it counts. Closing the context ends what it still does.
             *self = Context::Refused;
             results.fill_with(|| None);
         }
     }
 }
 
-/// What io_setup(2) gave.
+/// The context that io_setup(2) returned.
 struct Handle(libc::c_ulong);
 
 /// `struct io_event` of `linux/aio_abi.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Event {
-    /// What the request had in `aio_data`.
+struct IoEvent {
+    /// The `aio_data` of the request.
     data: u64,
-    /// The request's address.
+    /// The address of the request.
     object: u64,
-    /// 0, or an error below 0.
+    /// 0, or a negative error.
     result: i64,
     more: i64,
 }
@@ -77,20 +78,20 @@ struct Event {
 impl Handle {
     fn open() -> Option<Handle> {
         let mut handle: libc::c_ulong = 0;
-        // SAFETY: the kernel writes the handle, which lives through the call.
+        // SAFETY: the kernel writes the handle, which is valid during the call.
         let made = unsafe { libc::syscall(libc::SYS_io_setup, AT_ONCE_MAX, &mut handle) };
         (made == 0).then_some(Handle(handle))
     }
 
-    /// Asks for the syncs; how many the kernel took, the first ones.
+    /// Submits the syncs. Returns how many the kernel accepted: these are the first ones.
     fn submit(&self, files: &[&File]) -> usize {
         let mut requests: Vec<libc::iocb> = files.iter().enumerate().map(request).collect();
         let mut list: Vec<*mut libc::iocb> = requests.iter_mut().map(|one| &raw mut *one).collect();
         let mut taken = 0;
         while taken < list.len() {
             let rest = &mut list[taken..];
-            // SAFETY: the requests live through the call, which copies them; they name no memory of
-            // ours, and the kernel holds the files on its own.
+            // SAFETY: the requests are valid during the call, which copies them. They refer to no memory of ours, and the
+            // kernel keeps the files open.
             let more = unsafe {
                 libc::syscall(libc::SYS_io_submit, self.0, rest.len(), rest.as_mut_ptr())
             };
@@ -102,15 +103,15 @@ impl Handle {
         taken
     }
 
-    /// Waits for so many answers.
+    /// Waits for `wanted` answers.
     fn collect(&self, wanted: usize, results: &mut [Option<io::Result<()>>]) -> io::Result<()> {
-        let mut events = vec![Event::default(); wanted];
+        let mut events = vec![IoEvent::default(); wanted];
         let mut have = 0;
         while have < wanted {
             let rest = &mut events[have..];
             let (count, room) = (rest.len(), rest.as_mut_ptr());
             let forever = std::ptr::null_mut::<libc::timespec>();
-            // SAFETY: there is room for `count` events, which lives through the call.
+            // SAFETY: there is room for `count` events, and it is valid during the call.
             let came = unsafe {
                 libc::syscall(libc::SYS_io_getevents, self.0, count, count, room, forever)
             };
@@ -131,12 +132,12 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours; the call waits for what is under way.
+        // SAFETY: the handle is ours. The call waits for requests in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
     }
 }
 
-impl Event {
+impl IoEvent {
     fn outcome(&self) -> io::Result<()> {
         match i32::try_from(-self.result) {
             Ok(0) => Ok(()),
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_kernels_word_on_a_file_is_passed_on() {
-        let event = |result| Event { result, ..Event::default() };
+        let event = |result| IoEvent { result, ..IoEvent::default() };
         assert!(event(0).outcome().is_ok());
         assert_eq!(event(-5).outcome().unwrap_err().raw_os_error(), Some(libc::EIO));
         assert!(event(1).outcome().is_err());

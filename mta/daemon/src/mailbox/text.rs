@@ -1,10 +1,11 @@
-//! What a mailbox does to the text: CRLF to LF, the `From ` line, and the `>` before lines that look
-//! like one. Must never look at more than it is given: everything works on pieces of any size.
+//! Conversions of a message for mailboxes: CRLF to LF, the `From ` line, and `>` before lines that look like one.
+//!
+//! Must never depend on how the message is cut into pieces.
 
 use mail::{ReversePath, Wall};
 use memchr::memchr;
 
-/// Turns CRLF into LF, across the borders of pieces. A CR without LF stays.
+/// Converts CRLF to LF, also across the borders of pieces. A CR without LF stays.
 #[derive(Debug, Default)]
 pub struct ToLf {
     cr_waits: bool,
@@ -31,7 +32,7 @@ impl ToLf {
         out.extend_from_slice(piece);
     }
 
-    /// The message has ended; a last CR that waited for its LF is let go.
+    /// Ends the message. Appends a CR at its end, which could have belonged to a CRLF.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.cr_waits) {
             out.push(b'\r');
@@ -48,9 +49,9 @@ pub struct QuoteFrom {
 
 #[derive(Debug, Clone, Copy)]
 enum At {
-    /// In the head of a line: so many `>`, then so many bytes of `From `, none of them written yet.
+    /// In the head of a line: the number of `>`, then the number of bytes of `From `. None of them are written yet.
     Head { quotes: usize, matched: usize },
-    /// Past the head.
+    /// After the head.
     Inside,
 }
 
@@ -94,7 +95,7 @@ impl QuoteFrom {
         }
     }
 
-    /// The message has ended: a last line without LF gets one.
+    /// Ends the message. Adds an LF to a last line without one.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if let At::Head { quotes, matched } = self.at {
             head(out, quotes, matched);
@@ -110,7 +111,7 @@ fn head(out: &mut Vec<u8>, quotes: usize, matched: usize) {
     out.extend_from_slice(&FROM[..matched]);
 }
 
-/// `From sender Thu Nov 21 01:02:03 2026`, in UTC, as mbox readers expect it.
+/// Returns `From sender Thu Nov 21 01:02:03 2026`, in UTC, as mail readers expect it.
 pub fn from_line(sender: &ReversePath, now: Wall) -> String {
     let sender = match sender {
         ReversePath::Null => "MAILER-DAEMON".to_owned(),
@@ -123,7 +124,7 @@ pub fn from_line(sender: &ReversePath, now: Wall) -> String {
     format!("From {sender} {}\n", asctime(now.seconds()))
 }
 
-/// The form of asctime(3), in UTC.
+/// Returns a time in the format of asctime(3), in UTC.
 fn asctime(seconds: i64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
@@ -140,8 +141,8 @@ fn asctime(seconds: i64) -> String {
     )
 }
 
-/// Year, month and day of the proleptic Gregorian calendar, so many days after 1970-01-01. Counted in
-/// years that begin in March, so that the leap day is the last.
+/// Returns year, month and day of the proleptic Gregorian calendar, from the number of days since 1970-01-01. Internally,
+/// years begin in March, so that the leap day is the last day.
 fn civil(days: i64) -> (i64, i64, i64) {
     let from_era = days + 719_468;
     let (era, day) = (from_era.div_euclid(146_097), from_era.rem_euclid(146_097));
