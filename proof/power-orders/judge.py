@@ -54,7 +54,7 @@ class Found:
 
 
 def judge(found, case, flushes):
-    """(broken promises, other faults) of a cut after so many flushes had been answered."""
+    """Returns the broken promises and the other faults of a cut after `flushes` answered flushes."""
     lost, wrong = [], list(found.wrong)
     for token, row in found.queued.items():
         sent = case.sent.get(token)

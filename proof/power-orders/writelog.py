@@ -62,7 +62,7 @@ class Log:
                 at += length
 
     def flushes_at(self, entries):
-        """How many flushes are among the first so many entries."""
+        """Returns how many flushes are among the first `entries` entries."""
         return bisect.bisect_right(self.flush_at, entries)
 
 

@@ -16,7 +16,7 @@ pub struct Swarm {
     /// The first seed; by default another one each time
     #[arg(long)]
     first: Option<u64>,
-    /// At most so many seeds
+    /// The number of seeds at most
     #[arg(long)]
     seeds: Option<u64>,
     /// Threads

@@ -91,7 +91,7 @@ fn ids(scheduler: &Scheduler, now: Now) -> Vec<MessageId> {
     }
 }
 
-/// One queued message: whom it still waits for, and the hash of its body or why that cannot be read.
+/// One queued message: the recipients that it still waits for, and the hash of its body or why the body is unreadable.
 fn row(
     disk: &Disk,
     spool: &mut Spool,

@@ -106,7 +106,7 @@ impl Edit {
         let found = code.matches(find.as_str()).count();
         ensure!(
             found == 1,
-            "the canary has rotted, mend it: {file} has this {found} times:\n{find}"
+            "the canary is out of date, fix it: {file} has this {found} times:\n{find}"
         );
         ensure!(find != put, "changes nothing in {file}");
         Ok(code.replacen(find.as_str(), put, 1))

@@ -104,7 +104,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Runs so many seeds, in order.
+    /// Runs this number of seeds in order.
     pub fn swarm(&self, first: u64, seeds: u64) -> Result<Ran> {
         let told = self.build.join("swarm.txt");
         let mut child = Command::new(self.build.join("quick").join("posthaste-sim"))
