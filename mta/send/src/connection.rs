@@ -47,7 +47,7 @@ pub enum ConnectionOutput {
     Ask(Question),
     /// Open a stream to this target. The former one has been closed.
     Connect(Target),
-    /// Write what is to be transmitted if the stream takes it at once, then close the stream.
+    /// Write what waits to be transmitted if the stream takes it at once, then close the stream.
     CloseStream,
     /// Call [`PooledConnection::close`]: nothing more will come. Said once.
     Finished,

@@ -413,6 +413,7 @@ impl Run {
         }
     }
 
+    // tidy: table, because each kind of fault has an arm of its own
     fn fault(&mut self, at: usize) {
         if self.world.is_quiet() || !self.powered {
             return;
