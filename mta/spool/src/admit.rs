@@ -4,7 +4,7 @@
 //! Must never let two batches under way be about one message, nor a record name a chunk that may
 //! be lost without it.
 
-use crate::batch::{Item, MessageItem, OWN_SEGMENT};
+use crate::batch::{BatchItem, MessageItem, OWN_SEGMENT};
 use crate::format::batch::{RECORD_HEADER, RecordKind};
 use crate::format::message::{self, ChunkAt, ChunkPlace, Place};
 use crate::format::snapshot::Extra;
@@ -168,7 +168,7 @@ impl Spool {
         }
         group.changes.into_iter().for_each(|change| self.append_change(&change));
         if let Some(ticket) = group.ticket {
-            self.log.open.items.push(Item::Group(ticket));
+            self.log.open.items.push(BatchItem::Group(ticket));
         }
         let grown = self.log.open.buffer.len() - before;
         debug_assert!(grown <= bytes, "{grown} bytes where there was room for {bytes}");
@@ -214,10 +214,14 @@ impl Spool {
             extras,
         };
         self.log.open.messages += u32::from(!moved);
-        self.log.open.items.push(if moved { Item::Moved(item) } else { Item::Message(item) });
+        self.log.open.items.push(if moved {
+            BatchItem::Moved(item)
+        } else {
+            BatchItem::Message(item)
+        });
     }
 
-    /// The last piece of a body goes right before its message, whatever lane the others took. Room
+    /// The last piece of a body goes right before its message, whatever stream the others took. Room
     /// has been made.
     fn push_rest(&mut self, transaction: TransactionId, pending: &[bytes::Bytes]) {
         let sequence = self.next_sequence();
@@ -229,7 +233,7 @@ impl Spool {
         let nth = staged.chunks.len();
         let chunk = crate::stage::StagedChunk { batch, offset, length, checksum, place: None };
         staged.chunks.push(chunk);
-        self.log.open.items.push(Item::Chunk { transaction, nth, offset });
+        self.log.open.items.push(BatchItem::Chunk { transaction, nth, offset });
     }
 
     fn append_change(&mut self, change: &Change) {
@@ -243,7 +247,7 @@ impl Spool {
             _ => None,
         };
         self.unsettled.insert(message, self.log.open.number);
-        self.log.open.items.push(Item::Change { message, retired });
+        self.log.open.items.push(BatchItem::Change { message, retired });
     }
 
     /// Takes a message out of the index; its segments are kept until that is durable.

@@ -14,7 +14,7 @@ pub(crate) const OWN_SEGMENT: u32 = u32::MAX;
 
 /// What to do when the batch is durable.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum BatchItem {
     /// The n-th chunk of a staged body has a place.
     Chunk { transaction: TransactionId, nth: usize, offset: u32 },
     /// A message is live.
@@ -46,7 +46,7 @@ pub(crate) struct Batch {
     /// Names it in memory, through failures and rewrites.
     pub number: u64,
     pub buffer: Vec<u8>,
-    pub items: Vec<Item>,
+    pub items: Vec<BatchItem>,
     pub first_record: u64,
     pub last_record: u64,
     pub records: u32,
@@ -114,7 +114,7 @@ impl Batch {
         let mut refused = Vec::new();
         for item in std::mem::take(&mut self.items) {
             match item {
-                Item::Message(item) if item.client => refused.push(item),
+                BatchItem::Message(item) if item.client => refused.push(item),
                 other => self.items.push(other),
             }
         }

@@ -3,10 +3,10 @@
 //!
 //! Must never call `Durable::proven` but in `settle`, nor write into a block a second time.
 
-use crate::batch::{Batch, Item, MessageItem, OWN_SEGMENT};
+use crate::batch::{Batch, BatchItem, MessageItem, OWN_SEGMENT};
 use crate::format::batch::{BatchHeader, RECORD_HEADER, seal};
 use crate::format::message::Place;
-use crate::format::segment::Kind;
+use crate::format::segment::SegmentKind;
 use crate::format::snapshot::Extra;
 use crate::format::{BLOCK, aligned};
 use crate::io::{Class, File, Io, IoDone, Work};
@@ -23,7 +23,7 @@ const BUFFERS_MAX: usize = 8;
 const LOOK_COMMITS: u64 = 64;
 
 /// One stream of batches: the log, or bulk.
-pub(crate) struct Lane {
+pub(crate) struct LogStream {
     /// Written now.
     pub active: Option<Active>,
     /// Its header is durable; written next.
@@ -32,7 +32,7 @@ pub(crate) struct Lane {
     pub open: Batch,
     /// Full, waiting for their turn.
     pub closed: VecDeque<Batch>,
-    pub flights: Vec<Flight>,
+    pub flights: Vec<CommitInFlight>,
     /// Came back with an error, or were under way in the same segment as one that did.
     pub failed: Vec<(u64, Batch)>,
     /// Commits that do not count, until a batch that says so is durable.
@@ -44,7 +44,7 @@ pub(crate) struct Lane {
     pub rhythm: Rhythm,
 }
 
-/// The segment a lane writes, and where in it.
+/// The segment a stream writes, and where in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Active {
     pub slot: u32,
@@ -55,7 +55,7 @@ pub(crate) struct Active {
 }
 
 /// A batch under way.
-pub(crate) struct Flight {
+pub(crate) struct CommitInFlight {
     pub io: u64,
     pub slot: u32,
     pub epoch: u64,
@@ -67,9 +67,9 @@ pub(crate) struct Flight {
     pub doomed: bool,
 }
 
-impl Lane {
-    pub(crate) fn new(number: u64, next_commit: u64) -> Lane {
-        Lane {
+impl LogStream {
+    pub(crate) fn new(number: u64, next_commit: u64) -> LogStream {
+        LogStream {
             active: None,
             next: None,
             open: Batch::new(number, Vec::new()),
@@ -141,41 +141,41 @@ impl Lane {
 
 impl Spool {
     /// The next commit that can start, if any.
-    pub(crate) fn start_commit(&mut self, kind: Kind, now: Now) -> Option<Io> {
+    pub(crate) fn start_commit(&mut self, kind: SegmentKind, now: Now) -> Option<Io> {
         if self.broken.as_ref().is_some_and(|broken| now.monotonic < broken.retry_at) {
             return None;
         }
         let limit = match kind {
-            Kind::Log => self.settings.commits_in_flight,
-            Kind::Bulk => 1,
+            SegmentKind::Log => self.settings.commits_in_flight,
+            SegmentKind::Bulk => 1,
         };
-        let lane = self.lane(kind);
-        let alone = lane.void_batch.is_some() && !lane.flights.is_empty();
-        let urgent = lane.open.urgent && !lane.open.is_empty();
-        let gathered = lane.due_at().is_some_and(|at| at <= now.monotonic);
-        let due = !lane.closed.is_empty() || urgent || gathered;
-        if !due || alone || !lane.failed.is_empty() || lane.flights.len() >= limit {
+        let stream = self.stream(kind);
+        let alone = stream.void_batch.is_some() && !stream.flights.is_empty();
+        let urgent = stream.open.urgent && !stream.open.is_empty();
+        let gathered = stream.due_at().is_some_and(|at| at <= now.monotonic);
+        let due = !stream.closed.is_empty() || urgent || gathered;
+        if !due || alone || !stream.failed.is_empty() || stream.flights.len() >= limit {
             return None;
         }
-        if lane.closed.is_empty() {
-            lane.close();
+        if stream.closed.is_empty() {
+            stream.close();
             self.number_batches();
         }
         self.launch(kind, now)
     }
 
     /// Gives the oldest closed batch its place and sends it off; `None` if there is no segment.
-    fn launch(&mut self, kind: Kind, now: Now) -> Option<Io> {
-        let bytes = aligned(self.lane(kind).closed.front()?.buffer.len(), BLOCK) as u32;
+    fn launch(&mut self, kind: SegmentKind, now: Now) -> Option<Io> {
+        let bytes = aligned(self.stream(kind).closed.front()?.buffer.len(), BLOCK) as u32;
         let active = self.place_for(kind, bytes)?;
         let io = self.next_io();
-        let lane = self.lane(kind);
-        let mut batch = lane.closed.pop_front()?;
-        let commit = lane.next_commit;
+        let stream = self.stream(kind);
+        let mut batch = stream.closed.pop_front()?;
+        let commit = stream.next_commit;
         let header = BatchHeader {
             length: 0,
             sequence: commit,
-            durable: lane.durable(),
+            durable: stream.durable(),
             epoch: active.epoch,
             nonce: active.nonce,
             first_record: batch.first_record,
@@ -183,7 +183,7 @@ impl Spool {
             slot: active.slot,
             checksum: 0,
         };
-        lane.next_commit += 1;
+        stream.next_commit += 1;
         seal(&mut batch.buffer, header);
         let length = batch.buffer.len();
         batch.buffer.resize(bytes as usize, 0);
@@ -191,42 +191,53 @@ impl Spool {
         let Active { slot, epoch, offset, .. } = active;
         let last_record = batch.last_record;
         let began = now.monotonic;
-        lane.flights.push(Flight { io, slot, epoch, offset, commit, batch, began, doomed: false });
+        stream.flights.push(CommitInFlight {
+            io,
+            slot,
+            epoch,
+            offset,
+            commit,
+            batch,
+            began,
+            doomed: false,
+        });
         self.segments.note_batch(slot, last_record);
         self.segments.hold(slot);
         self.usage.syncs += 1;
         self.log_bytes += u64::from(bytes);
         self.written_lengths.insert(io, length);
-        let class = if kind == Kind::Log { Class::Commit } else { Class::Bulk };
+        let class = if kind == SegmentKind::Log { Class::Commit } else { Class::Bulk };
         let work =
             Work::Write { file: File::Segment(slot), offset: offset.into(), buffer, sync: true };
         Some(Io { id: io, class, work })
     }
 
     /// Room for so many bytes in the active segment, or in the next one.
-    fn place_for(&mut self, kind: Kind, bytes: u32) -> Option<Active> {
-        let lane = self.lane(kind);
+    fn place_for(&mut self, kind: SegmentKind, bytes: u32) -> Option<Active> {
+        let stream = self.stream(kind);
         let fits = |active: &Active| active.bytes - active.offset >= bytes;
-        if !lane.active.as_ref().is_some_and(fits) {
-            let next = lane.next.take_if(|next| fits(next));
+        if !stream.active.as_ref().is_some_and(fits) {
+            let next = stream.next.take_if(|next| fits(next));
             self.supply.look = true;
-            let lane = self.lane(kind);
+            let stream = self.stream(kind);
             let next = next?;
-            if let Some(old) = lane.active.replace(next) {
+            if let Some(old) = stream.active.replace(next) {
                 self.segments.seal(old.slot);
             }
         }
-        let active = self.lane(kind).active.as_mut()?;
+        let active = self.stream(kind).active.as_mut()?;
         let place = *active;
         active.offset += bytes;
         Some(place)
     }
 
     /// A commit has come back.
-    pub(crate) fn finish_commit(&mut self, done: IoDone, kind: Kind, now: Now) {
-        let lane = self.lane(kind);
-        let Some(at) = lane.flights.iter().position(|flight| flight.io == done.id) else { return };
-        let mut flight = lane.flights.remove(at);
+    pub(crate) fn finish_commit(&mut self, done: IoDone, kind: SegmentKind, now: Now) {
+        let stream = self.stream(kind);
+        let Some(at) = stream.flights.iter().position(|flight| flight.io == done.id) else {
+            return;
+        };
+        let mut flight = stream.flights.remove(at);
         self.segments.unhold(flight.slot);
         let Work::Write { buffer, .. } = done.work else { return };
         let length = self.written_lengths.remove(&done.id).unwrap_or(buffer.len());
@@ -242,10 +253,10 @@ impl Spool {
 
     /// The sync of the batch has come back: here, and nowhere else in this crate, messages become
     /// durable. `synced` is what that sync returned; it is dropped when this batch is done.
-    fn settle(&mut self, flight: Flight, synced: &Synced, kind: Kind, now: Now) {
+    fn settle(&mut self, flight: CommitInFlight, synced: &Synced, kind: SegmentKind, now: Now) {
         let mut batch = flight.batch;
         let took = now.monotonic.since(flight.began);
-        self.lane(kind).rhythm.settled(took, batch.messages);
+        self.stream(kind).rhythm.settled(took, batch.messages);
         self.usage.commits += 1;
         let bytes = batch.buffer.len() as u64;
         self.usage.commit_bytes += bytes;
@@ -256,10 +267,10 @@ impl Spool {
         let (slot, epoch, offset) = (flight.slot, flight.epoch, flight.offset);
         for item in batch.items.drain(..) {
             match item {
-                Item::Chunk { transaction, nth, offset: at } => {
+                BatchItem::Chunk { transaction, nth, offset: at } => {
                     self.chunk_placed(transaction, nth, (slot, epoch, offset + at));
                 }
-                Item::Message(item) => {
+                BatchItem::Message(item) => {
                     let transaction = item.transaction;
                     let message = item.message;
                     self.enter(item, slot, offset);
@@ -269,21 +280,21 @@ impl Spool {
                     let durable = Durable::proven(synced, message, transaction);
                     self.outputs.push_back(Output::Durable(durable));
                 }
-                Item::Moved(item) => self.moved(item, slot, offset),
-                Item::Change { message, retired } => {
+                BatchItem::Moved(item) => self.moved(item, slot, offset),
+                BatchItem::Change { message, retired } => {
                     if let Some((place, extras)) = retired {
                         self.release(place, &extras);
                     }
                     self.unsettle(message, batch.number);
                 }
-                Item::Group(ticket) => self.outputs.push_back(Output::Recorded(ticket)),
+                BatchItem::Group(ticket) => self.outputs.push_back(Output::Recorded(ticket)),
             }
         }
         let idle = self.log.flights.is_empty() || self.snapshots.making.is_some();
         self.supply.look |= idle || self.usage.commits.is_multiple_of(LOOK_COMMITS);
         self.commit_succeeded(kind, batch.number);
         let batch_bytes_max = self.settings.batch_bytes_max;
-        self.lane(kind).recycle(batch.buffer, batch_bytes_max);
+        self.stream(kind).recycle(batch.buffer, batch_bytes_max);
         self.retry_waiting(now);
     }
 
@@ -326,11 +337,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_is_stuck_when_its_batch_is_longer_than_what_its_segment_has_left() {
-        let mut lane = Lane::new(1, 1);
-        assert!(!lane.is_stuck(), "nothing waits");
-        lane.closed.push_back(Batch::new(1, vec![0; 1]));
-        assert!(lane.is_stuck(), "there is no segment");
+    fn a_stream_is_stuck_when_its_batch_is_longer_than_what_its_segment_has_left() {
+        let mut stream = LogStream::new(1, 1);
+        assert!(!stream.is_stuck(), "nothing waits");
+        stream.closed.push_back(Batch::new(1, vec![0; 1]));
+        assert!(stream.is_stuck(), "there is no segment");
         let bytes = 16 * BLOCK as u32;
         let active = |blocks: u32| Active {
             slot: 0,
@@ -339,14 +350,14 @@ mod tests {
             offset: bytes - blocks * BLOCK as u32,
             bytes,
         };
-        lane.active = Some(active(1));
-        assert!(!lane.is_stuck(), "it fits exactly");
-        lane.active = Some(active(0));
-        assert!(lane.is_stuck());
-        lane.closed[0].buffer.resize(3 * BLOCK, 0);
-        lane.active = Some(active(2));
-        assert!(lane.is_stuck());
-        lane.active = Some(active(3));
-        assert!(!lane.is_stuck());
+        stream.active = Some(active(1));
+        assert!(!stream.is_stuck(), "it fits exactly");
+        stream.active = Some(active(0));
+        assert!(stream.is_stuck());
+        stream.closed[0].buffer.resize(3 * BLOCK, 0);
+        stream.active = Some(active(2));
+        assert!(stream.is_stuck());
+        stream.active = Some(active(3));
+        assert!(!stream.is_stuck());
     }
 }

@@ -4,9 +4,9 @@
 //! Must never sync again what a failed sync was for, nor try without end or pause.
 
 use crate::batch::Batch;
-use crate::commit::Flight;
+use crate::commit::CommitInFlight;
 use crate::format::batch::{RecordKind, encode_void};
-use crate::format::segment::Kind;
+use crate::format::segment::SegmentKind;
 use crate::{Alarm, Output, Refusal, Spool};
 use mail::{Instant, Now, TransactionId};
 use std::time::Duration;
@@ -46,22 +46,22 @@ impl Spool {
     /// A flight came back with an error, or in vain.
     pub(crate) fn commit_failed(
         &mut self,
-        flight: Flight,
-        kind: Kind,
+        flight: CommitInFlight,
+        kind: SegmentKind,
         error: Option<DiskError>,
         now: Now,
     ) {
         self.usage.commits_failed += 1;
         let slot = flight.slot;
         self.segments.fail(slot);
-        let lane = self.lane(kind);
-        lane.active.take_if(|active| active.slot == slot);
-        lane.flights.iter_mut().filter(|f| f.slot == slot).for_each(|f| f.doomed = true);
-        lane.failed.push((flight.commit, flight.batch));
+        let stream = self.stream(kind);
+        stream.active.take_if(|active| active.slot == slot);
+        stream.flights.iter_mut().filter(|f| f.slot == slot).for_each(|f| f.doomed = true);
+        stream.failed.push((flight.commit, flight.batch));
         if let Some(error) = error {
             self.failing(error, now);
         }
-        if !self.lane(kind).flights.iter().any(|flight| flight.doomed) {
+        if !self.stream(kind).flights.iter().any(|flight| flight.doomed) {
             self.write_elsewhere(kind);
         }
     }
@@ -88,29 +88,29 @@ impl Spool {
         self.say_refused();
     }
 
-    /// All failed batches of a lane are here: back to the front of the queue, without their
+    /// All failed batches of a stream are here: back to the front of the queue, without their
     /// clients, behind a batch that voids them.
-    fn write_elsewhere(&mut self, kind: Kind) {
+    fn write_elsewhere(&mut self, kind: SegmentKind) {
         let refusal = self.last_refusal;
-        let lane = self.lane(kind);
-        let mut failed = std::mem::take(&mut lane.failed);
+        let stream = self.stream(kind);
+        let mut failed = std::mem::take(&mut stream.failed);
         failed.sort_by_key(|(commit, _)| *commit);
-        let old_void = lane.void_batch.take();
+        let old_void = stream.void_batch.take();
         let mut refused = Vec::new();
         for (commit, mut batch) in failed.into_iter().rev() {
-            if kind == Kind::Log {
-                lane.voids.push(commit);
+            if kind == SegmentKind::Log {
+                stream.voids.push(commit);
             }
             if old_void == Some(batch.number) {
                 continue;
             }
             batch.urgent = true;
             refused.extend(batch.refuse_clients());
-            lane.closed.push_front(batch);
+            stream.closed.push_front(batch);
         }
         let refused = refused.into_iter().map(|item| item.transaction).collect();
         self.refuse_later(refused, refusal);
-        if kind == Kind::Log {
+        if kind == SegmentKind::Log {
             self.push_void();
         }
         if self.broken.is_some() {
@@ -122,13 +122,13 @@ impl Spool {
     pub(crate) fn push_void(&mut self) {
         let number = self.next_batch();
         let sequence = self.next_sequence();
-        let lane = self.lane(Kind::Log);
-        let mut batch = Batch::new(number, lane.buffers.pop().unwrap_or_default());
-        lane.voids.sort_unstable();
-        batch.push(RecordKind::Void, sequence, &[&encode_void(&lane.voids)]);
+        let stream = self.stream(SegmentKind::Log);
+        let mut batch = Batch::new(number, stream.buffers.pop().unwrap_or_default());
+        stream.voids.sort_unstable();
+        batch.push(RecordKind::Void, sequence, &[&encode_void(&stream.voids)]);
         batch.urgent = true;
-        lane.void_batch = Some(number);
-        lane.closed.push_front(batch);
+        stream.void_batch = Some(number);
+        stream.closed.push_front(batch);
     }
 
     /// A commit came back well, or a segment's header where nothing waits to be committed.
@@ -140,12 +140,12 @@ impl Spool {
     }
 
     /// A commit came back well.
-    pub(crate) fn commit_succeeded(&mut self, kind: Kind, number: u64) {
+    pub(crate) fn commit_succeeded(&mut self, kind: SegmentKind, number: u64) {
         self.works();
-        let lane = self.lane(kind);
-        if lane.void_batch == Some(number) {
-            lane.void_batch = None;
-            lane.voids.clear();
+        let stream = self.stream(kind);
+        if stream.void_batch == Some(number) {
+            stream.void_batch = None;
+            stream.voids.clear();
             self.say_refused();
         }
     }
@@ -153,8 +153,8 @@ impl Spool {
     /// Takes the clients' messages out of what is gathered and was never written, and out of what
     /// waits.
     pub(crate) fn refuse_gathered(&mut self, refusal: Refusal) {
-        let lane = &mut self.log;
-        let batches = lane.closed.iter_mut().chain(std::iter::once(&mut lane.open));
+        let stream = &mut self.log;
+        let batches = stream.closed.iter_mut().chain(std::iter::once(&mut stream.open));
         let refused: Vec<_> = batches.flat_map(Batch::refuse_clients).collect();
         let mut transactions: Vec<_> = refused.iter().map(|item| item.transaction).collect();
         self.waiting.retain(|waiting| {

@@ -5,7 +5,7 @@
 
 use crate::admit::{Ready, Waiting};
 use crate::format::BLOCK;
-use crate::format::segment::Kind;
+use crate::format::segment::SegmentKind;
 use crate::io::{File, IoDone, Work};
 use crate::read::{Plan, StoredMessage};
 use crate::segments::{Segment, State};
@@ -25,11 +25,11 @@ const ORIGIN: u64 = u64::MAX;
 pub(crate) struct Mover {
     victim: Option<u32>,
     after: u64,
-    job: Option<MoveJob>,
+    job: Option<CopyJob>,
     last_number: u64,
 }
 
-struct MoveJob {
+struct CopyJob {
     plan: Plan,
     stored: Option<StoredMessage>,
     transaction: TransactionId,
@@ -55,7 +55,7 @@ impl Spool {
         let work = plan.work();
         self.mover.last_number += 1;
         let transaction = TransactionId { origin: ORIGIN, number: self.mover.last_number };
-        self.mover.job = Some(MoveJob { plan, stored: None, transaction });
+        self.mover.job = Some(CopyJob { plan, stored: None, transaction });
         Some(work)
     }
 
@@ -134,7 +134,7 @@ impl Spool {
         }
     }
 
-    fn take_record(&mut self, job: &mut MoveJob, bytes: Bytes) -> bool {
+    fn take_record(&mut self, job: &mut CopyJob, bytes: Bytes) -> bool {
         let Ok(stored) = job.plan.parse(&bytes) else { return false };
         let mut staged = Staged { total: stored.body_bytes, ..Staged::default() };
         if let Some(body) = stored.body.clone().filter(|body| !body.is_empty()) {
@@ -147,7 +147,7 @@ impl Spool {
         true
     }
 
-    fn take_chunk(&mut self, job: &MoveJob, bytes: Bytes) -> bool {
+    fn take_chunk(&mut self, job: &CopyJob, bytes: Bytes) -> bool {
         let Some(stored) = &job.stored else { return false };
         let copied = self.staged.get(&job.transaction).map_or(0, |staged| staged.chunks.len());
         let Some(chunk) = stored.chunks.get(copied) else { return false };
@@ -155,13 +155,13 @@ impl Spool {
             return false;
         }
         let large = stored.body_bytes > u64::from(self.settings.bulk_bytes_min);
-        let kind = if large { Kind::Bulk } else { Kind::Log };
+        let kind = if large { SegmentKind::Bulk } else { SegmentKind::Log };
         self.push_chunk(job.transaction, kind, &[bytes]);
         true
     }
 
     /// Chunks in other segments than the victim stay where they are.
-    fn keep_chunks(&mut self, job: &MoveJob) {
+    fn keep_chunks(&mut self, job: &CopyJob) {
         let (Some(stored), Some(staged)) = (&job.stored, self.staged.get_mut(&job.transaction))
         else {
             return;
@@ -185,7 +185,7 @@ impl Spool {
         Some(Work::Read { file: File::Segment(chunk.slot), offset: chunk.offset.into(), buffer })
     }
 
-    fn write_moved(&mut self, job: MoveJob, now: Now) {
+    fn write_moved(&mut self, job: CopyJob, now: Now) {
         let Some(stored) = job.stored else { return };
         let ready = Ready {
             message: stored.message,
@@ -203,7 +203,7 @@ impl Spool {
         }
     }
 
-    fn give_up(&mut self, job: MoveJob) {
+    fn give_up(&mut self, job: CopyJob) {
         self.unstage(job.transaction);
         let message = job.plan.message;
         self.unplan(job.plan);

@@ -2,7 +2,7 @@
 //!
 //! Must never change anything before the lock is held and the version is known.
 
-use crate::commit::Lane;
+use crate::commit::LogStream;
 use crate::format::{LOCK, MARKER, marker, marker_version};
 use crate::recover::{self, Loaded};
 use crate::retire::{Mover, Supply};
@@ -98,8 +98,8 @@ fn resume(loaded: Loaded, settings: Settings, secret: u64) -> Spool {
     let mut spool = Spool {
         settings,
         segments: loaded.segments,
-        log: Lane::new(1, loaded.last_commit + 1),
-        bulk: Lane::new(2, 1),
+        log: LogStream::new(1, loaded.last_commit + 1),
+        bulk: LogStream::new(2, 1),
         index: loaded.index,
         extras: loaded.extras,
         staged: HashMap::new(),

@@ -1,11 +1,11 @@
-//! Segments for the lanes: made and zeroed ahead, recycled when dead, removed when there are too
+//! Segments for the streams: made and zeroed ahead, recycled when dead, removed when there are too
 //! many, and emptied by copying forward when little in them is alive.
 //!
 //! Must never stand in the way of a commit: all of it runs in the background.
 
 use crate::batch::{Batch, MessageItem};
-use crate::commit::{Active, Lane};
-use crate::format::segment::{Kind, SegmentHeader};
+use crate::commit::{Active, LogStream};
+use crate::format::segment::{SegmentHeader, SegmentKind};
 use crate::format::{BLOCK, SECTOR};
 use crate::io::{Class, File, Io, IoDone, Work};
 use crate::segments::{Segment, State};
@@ -31,14 +31,14 @@ pub(crate) struct Supply {
     pub full: bool,
     /// When the next attempt may be made.
     pub retry_at: Option<Instant>,
-    pub activating: Option<(u64, Kind, Active)>,
-    pub background: Option<(u64, Job)>,
+    pub activating: Option<(u64, SegmentKind, Active)>,
+    pub background: Option<(u64, BackgroundJob)>,
     pub pace: Pace,
 }
 
 /// What the one background I/O is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Job {
+pub(crate) enum BackgroundJob {
     Create(u32),
     Zero(u32),
     Grow(u32),
@@ -80,8 +80,8 @@ impl Spool {
             return None;
         }
         let kind = match (self.log.next.is_none(), wants_segment(&self.bulk)) {
-            (true, _) => Kind::Log,
-            (false, true) if !self.supply.full => Kind::Bulk,
+            (true, _) => SegmentKind::Log,
+            (false, true) if !self.supply.full => SegmentKind::Bulk,
             (false, true) => {
                 self.refuse_bulk();
                 return None;
@@ -100,7 +100,7 @@ impl Spool {
     }
 
     /// Begins another use of a ready segment.
-    pub(crate) fn new_epoch(&mut self, slot: u32, kind: Kind) -> (Active, SegmentHeader) {
+    pub(crate) fn new_epoch(&mut self, slot: u32, kind: SegmentKind) -> (Active, SegmentHeader) {
         self.last_epoch += 1;
         let epoch = self.last_epoch;
         let nonce = mixed(self.nonce_seed ^ epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -133,10 +133,10 @@ impl Spool {
         let (job, work) = (self.hurry())
             .or_else(|| self.prepare_snapshot(now))
             .or_else(|| self.zero(now))
-            .or_else(|| self.snapshot_step(now).map(|work| (Job::Snapshot, work)))
+            .or_else(|| self.snapshot_step(now).map(|work| (BackgroundJob::Snapshot, work)))
             .or_else(|| self.create(now))
             .or_else(|| self.remove())
-            .or_else(|| self.forward_step().map(|work| (Job::Move, work)))
+            .or_else(|| self.forward_step().map(|work| (BackgroundJob::Move, work)))
             .or_else(|| {
                 self.supply.look = false;
                 None
@@ -147,7 +147,7 @@ impl Spool {
     }
 
     /// A commit waits for a segment: do not zero it to the end.
-    fn hurry(&mut self) -> Option<(Job, Work)> {
+    fn hurry(&mut self) -> Option<(BackgroundJob, Work)> {
         let waits = self.log.next.is_none() && self.supply.activating.is_none();
         let is_ready = |segment: &Segment| segment.state == State::Ready;
         if !waits || !self.log.is_stuck() || self.segments.first(is_ready).is_some() {
@@ -156,10 +156,10 @@ impl Spool {
         let slot = self.segments.first(|s| matches!(s.state, State::Zeroing(_)))?;
         self.usage.zeroing_fallbacks += 1;
         let bytes = self.settings.segment_bytes.into();
-        Some((Job::Grow(slot), Work::Grow { file: File::Segment(slot), bytes }))
+        Some((BackgroundJob::Grow(slot), Work::Grow { file: File::Segment(slot), bytes }))
     }
 
-    fn zero(&mut self, now: Now) -> Option<(Job, Work)> {
+    fn zero(&mut self, now: Now) -> Option<(BackgroundJob, Work)> {
         let slot = self.segments.first(|s| matches!(s.state, State::Zeroing(_)))?;
         let segment = self.segments.get(slot)?;
         let State::Zeroing(done) = segment.state else { return None };
@@ -172,7 +172,7 @@ impl Spool {
         let sync = end == segment.bytes || end / ZEROS_UNSYNCED_MAX > done / ZEROS_UNSYNCED_MAX;
         self.usage.syncs += u64::from(sync);
         let work = Work::Zero { file: File::Segment(slot), offset: done.into(), bytes, sync };
-        Some((Job::Zero(slot), work))
+        Some((BackgroundJob::Zero(slot), work))
     }
 
     /// The log has no segment after the one it writes, and has used up half of that; or large bodies have none.
@@ -183,7 +183,7 @@ impl Spool {
         ready == 0 && (log || wants_segment(&self.bulk) || self.supply.full)
     }
 
-    fn create(&mut self, now: Now) -> Option<(Job, Work)> {
+    fn create(&mut self, now: Now) -> Option<(BackgroundJob, Work)> {
         let ahead = |s: &Segment| matches!(s.state, State::Ready | State::Zeroing(_));
         let enough = self.segments.count(ahead) >= self.settings.spares;
         if enough || self.supply.retry_at.is_some_and(|at| now.monotonic < at) {
@@ -197,11 +197,11 @@ impl Spool {
         let stuck = self.supply.full && self.log.is_stuck();
         let keep_free = if stuck { 0 } else { self.settings.keep_free_bytes };
         let file = File::Segment(slot);
-        Some((Job::Create(slot), Work::Create { file, bytes: bytes.into(), keep_free }))
+        Some((BackgroundJob::Create(slot), Work::Create { file, bytes: bytes.into(), keep_free }))
     }
 
     /// Surplus, dead segments that failed, and dead ones of another size.
-    fn remove(&mut self) -> Option<(Job, Work)> {
+    fn remove(&mut self) -> Option<(BackgroundJob, Work)> {
         let covered = self.snapshots.covered;
         let ready = self.segments.count(|segment| segment.state == State::Ready);
         let surplus = ready > 2 * self.settings.spares + 2;
@@ -221,7 +221,7 @@ impl Spool {
         }?;
         self.segments.set(slot, State::Removing);
         self.usage.syncs += 1;
-        Some((Job::Remove(slot), Work::Remove { file: File::Segment(slot) }))
+        Some((BackgroundJob::Remove(slot), Work::Remove { file: File::Segment(slot) }))
     }
 
     /// The end of anything but a commit.
@@ -239,7 +239,7 @@ impl Spool {
         match done.result {
             Ok(_) => {
                 self.segments.set(active.slot, State::Writing);
-                self.lane(kind).next = Some(active);
+                self.stream(kind).next = Some(active);
                 // With nothing to commit, no commit would prove that the disk works again.
                 if self.failures > 0 && self.nothing_to_commit() {
                     self.works();
@@ -252,30 +252,30 @@ impl Spool {
         }
     }
 
-    fn finish_job(&mut self, job: Job, done: IoDone, now: Now) {
+    fn finish_job(&mut self, job: BackgroundJob, done: IoDone, now: Now) {
         let result = done.result().map_err(world::DiskError::clone);
         match (job, result) {
-            (Job::Snapshot, _) => self.snapshot_stepped(done, now),
-            (Job::Prepare(which), result) => self.snapshot_prepared(which, result, now),
-            (Job::Move, _) => self.forward_stepped(done, now),
-            (Job::Create(slot), Ok(())) => self.segments.set(slot, State::Zeroing(0)),
-            (Job::Create(slot), Err(error)) => {
+            (BackgroundJob::Snapshot, _) => self.snapshot_stepped(done, now),
+            (BackgroundJob::Prepare(which), result) => self.snapshot_prepared(which, result, now),
+            (BackgroundJob::Move, _) => self.forward_stepped(done, now),
+            (BackgroundJob::Create(slot), Ok(())) => self.segments.set(slot, State::Zeroing(0)),
+            (BackgroundJob::Create(slot), Err(error)) => {
                 self.segments.all.remove(&slot);
                 self.no_segment(error, now);
             }
-            (Job::Zero(slot), Ok(())) => self.zeroed(slot),
-            (Job::Grow(slot), Ok(())) => {
+            (BackgroundJob::Zero(slot), Ok(())) => self.zeroed(slot),
+            (BackgroundJob::Grow(slot), Ok(())) => {
                 self.segments.set(slot, State::Ready);
                 self.room_again();
             }
-            (Job::Zero(slot) | Job::Grow(slot), Err(error)) => {
+            (BackgroundJob::Zero(slot) | BackgroundJob::Grow(slot), Err(error)) => {
                 self.segments.fail(slot);
                 self.no_segment(error, now);
             }
-            (Job::Remove(slot), Ok(())) => {
+            (BackgroundJob::Remove(slot), Ok(())) => {
                 self.segments.all.remove(&slot);
             }
-            (Job::Remove(slot), Err(error)) => {
+            (BackgroundJob::Remove(slot), Err(error)) => {
                 self.segments.set(slot, State::Kept);
                 self.alarm(Alarm::Background(error));
             }
@@ -333,7 +333,7 @@ impl Spool {
         let mut lost = Vec::new();
         for batch in &batches {
             for item in &batch.items {
-                if let crate::batch::Item::Chunk { transaction, .. } = item {
+                if let crate::batch::BatchItem::Chunk { transaction, .. } = item {
                     lost.push(*transaction);
                 }
             }
@@ -381,11 +381,11 @@ impl Spool {
     }
 }
 
-fn wants_segment(lane: &Lane) -> bool {
-    let gathered = !lane.open.is_empty() || !lane.closed.is_empty();
-    let next = lane.closed.front().unwrap_or(&lane.open).buffer.len();
-    let left = lane.active.map_or(0, |active| (active.bytes - active.offset) as usize);
-    gathered && lane.next.is_none() && left < next + BLOCK
+fn wants_segment(stream: &LogStream) -> bool {
+    let gathered = !stream.open.is_empty() || !stream.closed.is_empty();
+    let next = stream.closed.front().unwrap_or(&stream.open).buffer.len();
+    let left = stream.active.map_or(0, |active| (active.bytes - active.offset) as usize);
+    gathered && stream.next.is_none() && left < next + BLOCK
 }
 
 /// SplitMix64's last step: without the seed nobody can tell one nonce from another.
@@ -436,7 +436,7 @@ mod tests {
     fn a_segment_is_known_by_the_epoch_and_nonce_that_its_header_and_its_batches_have() {
         let mut spool = spool();
         spool.segments.all.insert(7, Segment::new(State::Ready, spool.settings.segment_bytes));
-        let (active, header) = spool.new_epoch(7, Kind::Log);
+        let (active, header) = spool.new_epoch(7, SegmentKind::Log);
         let segment = &spool.segments.all[&7];
         assert_eq!((segment.epoch, segment.nonce), (active.epoch, active.nonce));
         assert_eq!((header.epoch, header.nonce), (active.epoch, active.nonce));

@@ -3,7 +3,7 @@
 //! Must never call a segment reusable while a live message, a reader, a staged body or an
 //! uncovered state record needs it.
 
-use crate::format::segment::Kind;
+use crate::format::segment::SegmentKind;
 use std::collections::BTreeMap;
 
 /// Where a segment is in its life.
@@ -32,7 +32,7 @@ pub(crate) enum State {
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub state: State,
-    pub kind: Kind,
+    pub kind: SegmentKind,
     pub epoch: u64,
     pub nonce: u64,
     pub bytes: u32,
@@ -57,7 +57,7 @@ impl Segment {
     pub(crate) fn new(state: State, bytes: u32) -> Segment {
         Segment {
             state,
-            kind: Kind::Log,
+            kind: SegmentKind::Log,
             epoch: 0,
             nonce: 0,
             bytes,
@@ -77,7 +77,7 @@ impl Segment {
 
     /// Its state records are in the snapshots.
     pub(crate) fn is_covered(&self, covered: u64) -> bool {
-        self.kind == Kind::Bulk || self.last_record == 0 || self.last_record < covered
+        self.kind == SegmentKind::Bulk || self.last_record == 0 || self.last_record < covered
     }
 }
 

@@ -7,7 +7,7 @@ use crate::format::snapshot::{
 };
 use crate::format::{BLOCK, aligned};
 use crate::io::{File, IoDone, Work};
-use crate::retire::Job;
+use crate::retire::BackgroundJob;
 use crate::segments::State;
 use crate::{Alarm, Output, SnapshotSlice, Spool};
 use mail::{Instant, MessageId, Now};
@@ -128,7 +128,7 @@ impl Spool {
     }
 
     /// Makes the files once in a life, before they are needed.
-    pub(crate) fn prepare_snapshot(&mut self, now: Now) -> Option<(Job, Work)> {
+    pub(crate) fn prepare_snapshot(&mut self, now: Now) -> Option<(BackgroundJob, Work)> {
         if self.snapshots.retry_at.is_some_and(|at| now.monotonic < at) {
             return None;
         }
@@ -136,7 +136,7 @@ impl Spool {
         let bytes = allocation(self.snapshots.bytes, self.settings.segment_bytes);
         self.usage.syncs += 2;
         let file = File::Snapshot(which);
-        Some((Job::Prepare(which), Work::Create { file, bytes, keep_free: 0 }))
+        Some((BackgroundJob::Prepare(which), Work::Create { file, bytes, keep_free: 0 }))
     }
 
     pub(crate) fn snapshot_prepared(

@@ -4,9 +4,9 @@
 
 use crate::admit::{Ready, Waiting, encoded};
 use crate::batch::Batch;
-use crate::commit::Lane;
+use crate::commit::LogStream;
 use crate::fail::Broken;
-use crate::format::segment::Kind;
+use crate::format::segment::SegmentKind;
 use crate::format::snapshot::Extra;
 use crate::index::Index;
 use crate::retire::{Mover, Supply};
@@ -21,8 +21,8 @@ use std::collections::{HashMap, VecDeque};
 pub struct Spool {
     pub(crate) settings: Settings,
     pub(crate) segments: Segments,
-    pub(crate) log: Lane,
-    pub(crate) bulk: Lane,
+    pub(crate) log: LogStream,
+    pub(crate) bulk: LogStream,
     pub(crate) index: Index,
     pub(crate) extras: HashMap<MessageId, Box<[Extra]>>,
     pub(crate) staged: HashMap<TransactionId, Staged>,
@@ -146,11 +146,11 @@ impl Spool {
 
     /// The end of an [`crate::Io`].
     pub fn handle(&mut self, done: IoDone, now: Now) {
-        let of = |lane: &Lane| lane.flights.iter().any(|flight| flight.io == done.id);
+        let of = |stream: &LogStream| stream.flights.iter().any(|flight| flight.io == done.id);
         if of(&self.log) {
-            self.finish_commit(done, Kind::Log, now);
+            self.finish_commit(done, SegmentKind::Log, now);
         } else if of(&self.bulk) {
-            self.finish_commit(done, Kind::Bulk, now);
+            self.finish_commit(done, SegmentKind::Bulk, now);
         } else {
             self.finish_other(done, now);
         }
@@ -161,8 +161,8 @@ impl Spool {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
-        let io = (self.start_commit(Kind::Log, now))
-            .or_else(|| self.start_commit(Kind::Bulk, now))
+        let io = (self.start_commit(SegmentKind::Log, now))
+            .or_else(|| self.start_commit(SegmentKind::Bulk, now))
             .or_else(|| self.activate(now))
             .or_else(|| self.background(now));
         let output = io.map(Output::Io).or_else(|| self.outputs.pop_front());
@@ -221,11 +221,11 @@ impl Spool {
 
     /// No batch is under way, nor gathered.
     pub(crate) fn nothing_to_commit(&self) -> bool {
-        let idle = |lane: &Lane| {
-            lane.open.is_empty()
-                && lane.closed.is_empty()
-                && lane.flights.is_empty()
-                && lane.failed.is_empty()
+        let idle = |stream: &LogStream| {
+            stream.open.is_empty()
+                && stream.closed.is_empty()
+                && stream.flights.is_empty()
+                && stream.failed.is_empty()
         };
         idle(&self.log) && idle(&self.bulk)
     }
@@ -260,14 +260,14 @@ impl Spool {
         }
     }
 
-    pub(crate) fn lane(&mut self, kind: Kind) -> &mut Lane {
+    pub(crate) fn stream(&mut self, kind: SegmentKind) -> &mut LogStream {
         match kind {
-            Kind::Log => &mut self.log,
-            Kind::Bulk => &mut self.bulk,
+            SegmentKind::Log => &mut self.log,
+            SegmentKind::Bulk => &mut self.bulk,
         }
     }
 
-    /// A lane that has just closed a batch has a new one without a number.
+    /// A stream that has just closed a batch has a new one without a number.
     pub(crate) fn number_batches(&mut self) {
         if self.log.open.number == 0 {
             self.log.open.number = self.next_batch();

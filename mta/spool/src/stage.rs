@@ -3,10 +3,10 @@
 //! Must never make anything live; staged bytes that nobody accepts are reclaimed. Must never let
 //! messages of our own use up what clients may have staged.
 
-use crate::batch::Item;
-use crate::commit::Lane;
+use crate::batch::BatchItem;
+use crate::commit::LogStream;
 use crate::format::batch::RecordKind;
-use crate::format::segment::Kind;
+use crate::format::segment::SegmentKind;
 use crate::{Refusal, Spool};
 use bytes::Bytes;
 use mail::TransactionId;
@@ -194,14 +194,14 @@ impl Spool {
         self.staged.get(&transaction).is_some_and(|staged| staged.pending_bytes >= size)
     }
 
-    /// Moves one chunk of so many bytes, which are there, into the gathering batch of the lane that
+    /// Moves one chunk of so many bytes, which are there, into the gathering batch of the stream that
     /// its body belongs to.
     fn flush_chunk(&mut self, transaction: TransactionId, size: usize) {
         let Some(staged) = self.staged.get_mut(&transaction) else { return };
         // A full disk refuses bulk, but not what is our own.
-        let lane = match staged.total > u64::from(self.settings.bulk_bytes_min) && !staged.own {
-            true => Kind::Bulk,
-            false => Kind::Log,
+        let stream = match staged.total > u64::from(self.settings.bulk_bytes_min) && !staged.own {
+            true => SegmentKind::Bulk,
+            false => SegmentKind::Log,
         };
         let own = staged.own;
         let mut taken = Vec::new();
@@ -216,18 +216,23 @@ impl Spool {
         }
         staged.pending_bytes -= size;
         self.left_memory(own, size);
-        self.push_chunk(transaction, lane, &taken);
+        self.push_chunk(transaction, stream, &taken);
     }
 
     /// Appends a chunk record and notes it with its transaction.
-    pub(crate) fn push_chunk(&mut self, transaction: TransactionId, kind: Kind, parts: &[Bytes]) {
+    pub(crate) fn push_chunk(
+        &mut self,
+        transaction: TransactionId,
+        kind: SegmentKind,
+        parts: &[Bytes],
+    ) {
         let length: usize = parts.iter().map(Bytes::len).sum();
         let batch_bytes_max = self.settings.batch_bytes_max;
-        self.lane(kind).make_room(length, batch_bytes_max);
+        self.stream(kind).make_room(length, batch_bytes_max);
         self.number_batches();
         let sequence = self.next_sequence();
         let slices: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
-        let Lane { open, .. } = self.lane(kind);
+        let LogStream { open, .. } = self.stream(kind);
         let (offset, checksum) = open.push(RecordKind::Chunk, sequence, &slices);
         let payload = (offset + crate::format::batch::RECORD_HEADER) as u32;
         let batch = open.number;
@@ -236,9 +241,9 @@ impl Spool {
         let own = if staged.own { length as u64 } else { 0 };
         let length = length as u32;
         staged.chunks.push(StagedChunk { batch, offset: payload, length, checksum, place: None });
-        self.lane(kind).open.items.push(Item::Chunk { transaction, nth, offset: payload });
-        self.lane(kind).open.own_bytes += own;
-        self.lane(kind).open.urgent = true;
+        self.stream(kind).open.items.push(BatchItem::Chunk { transaction, nth, offset: payload });
+        self.stream(kind).open.own_bytes += own;
+        self.stream(kind).open.urgent = true;
     }
 }
 

@@ -9,7 +9,7 @@ const CHECKSUM: usize = SECTOR - 4;
 
 /// What a segment is used for in its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SegmentKind {
     /// Batches of everything.
     Log,
     /// Chunks of large bodies only.
@@ -20,7 +20,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Log or bulk.
-    pub kind: Kind,
+    pub kind: SegmentKind,
     /// Must be the number in the file's name; a copied file has another.
     pub slot: u32,
     /// Counts the uses of all segments; the log is read in this order.
@@ -52,7 +52,7 @@ impl SegmentHeader {
         let mut bytes = [0; SECTOR];
         bytes[..8].copy_from_slice(MAGIC);
         put32(&mut bytes, 8, VERSION);
-        put32(&mut bytes, 12, if self.kind == Kind::Log { 1 } else { 2 });
+        put32(&mut bytes, 12, if self.kind == SegmentKind::Log { 1 } else { 2 });
         put32(&mut bytes, 16, self.slot);
         put32(&mut bytes, 20, self.bytes);
         put64(&mut bytes, 24, self.epoch);
@@ -77,8 +77,8 @@ impl SegmentHeader {
             return HeaderFound::Newer(u32_at(bytes, 8));
         }
         let kind = match u32_at(bytes, 12) {
-            1 => Kind::Log,
-            2 => Kind::Bulk,
+            1 => SegmentKind::Log,
+            2 => SegmentKind::Bulk,
             _ => return HeaderFound::Damaged,
         };
         let header = SegmentHeader {
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn s130_any_flipped_bit_of_a_segment_header_is_noticed() {
         let header = SegmentHeader {
-            kind: Kind::Log,
+            kind: SegmentKind::Log,
             slot: 3,
             epoch: 9,
             nonce: 77,
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn s131_an_epoch_that_cannot_be_counted_on_from_is_damage() {
         let header = SegmentHeader {
-            kind: Kind::Log,
+            kind: SegmentKind::Log,
             slot: 3,
             epoch: u64::MAX,
             nonce: 77,
@@ -135,8 +135,14 @@ mod tests {
 
     #[test]
     fn s143_a_newer_version_is_told_apart_from_damage() {
-        let header =
-            SegmentHeader { kind: Kind::Bulk, slot: 0, epoch: 1, nonce: 1, snapshot: 0, bytes: 1 };
+        let header = SegmentHeader {
+            kind: SegmentKind::Bulk,
+            slot: 0,
+            epoch: 1,
+            nonce: 1,
+            snapshot: 0,
+            bytes: 1,
+        };
         let mut bytes = header.encode();
         put32(&mut bytes, 8, VERSION + 1);
         let checksum = crc32c::crc32c(&bytes[..CHECKSUM]);

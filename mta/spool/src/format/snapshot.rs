@@ -3,7 +3,7 @@
 //! Must never be believed in part: one bad slice and the other snapshot is taken.
 
 use super::message::Place;
-use super::segment::Kind;
+use super::segment::SegmentKind;
 use super::{BLOCK, Cursor, SECTOR, VERSION, are_counts, put32, put64, u32_at, u64_at};
 use mail::{MessageId, TransactionId};
 
@@ -236,7 +236,7 @@ pub struct TableSegment {
     /// Its use when the snapshot was made.
     pub epoch: u64,
     /// Log or bulk.
-    pub kind: Kind,
+    pub kind: SegmentKind,
     /// The last record in it; `u64::MAX` while it is written.
     pub last_record: u64,
 }
@@ -257,7 +257,7 @@ impl Table {
         into.extend_from_slice(&(self.transactions.len() as u32).to_le_bytes());
         for segment in &self.segments {
             into.extend_from_slice(&segment.slot.to_le_bytes());
-            let kind = if segment.kind == Kind::Log { 1u32 } else { 2 };
+            let kind = if segment.kind == SegmentKind::Log { 1u32 } else { 2 };
             into.extend_from_slice(&kind.to_le_bytes());
             into.extend_from_slice(&segment.epoch.to_le_bytes());
             into.extend_from_slice(&segment.last_record.to_le_bytes());
@@ -276,7 +276,7 @@ impl Table {
         let segments = cursor.take(segments.checked_mul(24)?)?.chunks_exact(24);
         let segments = segments.map(|b| TableSegment {
             slot: u32_at(b, 0),
-            kind: if u32_at(b, 4) == 1 { Kind::Log } else { Kind::Bulk },
+            kind: if u32_at(b, 4) == 1 { SegmentKind::Log } else { SegmentKind::Bulk },
             epoch: u64_at(b, 8),
             last_record: u64_at(b, 16),
         });
@@ -325,7 +325,7 @@ mod tests {
         let mut bytes = Vec::new();
         encode_entry(&mut bytes, &entry);
         assert_eq!(decode_entry(&mut Cursor(&bytes)), Some(entry));
-        let segment = TableSegment { slot: 1, epoch: 2, kind: Kind::Bulk, last_record: 3 };
+        let segment = TableSegment { slot: 1, epoch: 2, kind: SegmentKind::Bulk, last_record: 3 };
         let transaction = TransactionId { origin: 4, number: 5 };
         let table =
             Table { segments: vec![segment], transactions: vec![(transaction, MessageId(6))] };

@@ -6,7 +6,7 @@ use super::snapshot::Chosen;
 use super::{Damage, OpenError};
 use crate::File;
 use crate::format::batch::BatchHeader;
-use crate::format::segment::{HeaderFound, Kind, SegmentHeader};
+use crate::format::segment::{HeaderFound, SegmentHeader, SegmentKind};
 use crate::format::{BLOCK, LOCK, MARKER};
 use crate::segments::{Segment, State};
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ impl Survey {
                 self.damaged(&entry.name, "the segment's header is damaged");
                 // What its first batch says will do to read the rest.
                 let header = batch.map(|batch| SegmentHeader {
-                    kind: Kind::Log,
+                    kind: SegmentKind::Log,
                     slot,
                     epoch: batch.epoch,
                     nonce: batch.nonce,
@@ -136,7 +136,8 @@ impl Survey {
     }
 
     fn logs(&self) -> impl Iterator<Item = u32> + '_ {
-        let log = |found: &Found| found.header.is_some_and(|header| header.kind == Kind::Log);
+        let log =
+            |found: &Found| found.header.is_some_and(|header| header.kind == SegmentKind::Log);
         self.segments.iter().filter(move |(_, found)| log(found)).map(|(slot, _)| *slot)
     }
 

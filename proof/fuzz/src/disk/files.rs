@@ -10,7 +10,7 @@ use mail::{
 };
 use spool::format::batch::{self, BATCH_HEADER, BatchHeader, RecordKind};
 use spool::format::message::{ChunkAt, ChunkPlace, Place, encode_head};
-use spool::format::segment::{Kind, SegmentHeader};
+use spool::format::segment::{SegmentHeader, SegmentKind};
 use spool::format::snapshot::{
     Entry, Extra, SLICE_HEADER, SliceHeader, SnapshotHeader, Table, TableSegment, encode_entry,
 };
@@ -78,7 +78,7 @@ fn segment_header(input: &mut Input<'_>) -> SegmentHeader {
     let flags = input.byte();
     let slot = u32::from(flags & 7);
     SegmentHeader {
-        kind: if flags & 8 != 0 { Kind::Bulk } else { Kind::Log },
+        kind: if flags & 8 != 0 { SegmentKind::Bulk } else { SegmentKind::Log },
         slot,
         epoch: if flags & 16 != 0 { input.number() } else { u64::from(slot) + 1 },
         nonce: if flags & 32 != 0 { input.number() } else { 3 },
@@ -249,7 +249,7 @@ fn table_of(input: &mut Input<'_>, into: &mut Vec<u8>) {
     let mut table = Table::default();
     for _ in 0..input.byte() % 4 {
         let slot = u32::from(input.byte());
-        let kind = if slot & 8 != 0 { Kind::Bulk } else { Kind::Log };
+        let kind = if slot & 8 != 0 { SegmentKind::Bulk } else { SegmentKind::Log };
         let (epoch, last_record) = (input.number(), input.number());
         table.segments.push(TableSegment { slot: slot & 7, epoch, kind, last_record });
     }
