@@ -1,97 +1,177 @@
-//! Admits groups: names their messages, waits for what they need, and puts them into the gathering
-//! batch whole.
+//! Admits groups: waits until what a group needs is durable or in the gathered batch, and puts the
+//! whole group into that batch.
 //!
 //! Must never let two batches under way be about one message, nor a record name a chunk that may
 //! be lost without it.
 
 use crate::batch::{BatchItem, MessageItem, OWN_SEGMENT};
 use crate::format::batch::{RECORD_HEADER, RecordKind};
-use crate::format::message::{self, ChunkAt, ChunkPlace, Place};
+use crate::format::message::{self, ChunkAt, ChunkPlace};
 use crate::format::snapshot::Extra;
 use crate::format::{BLOCK, aligned};
 use crate::{Refusal, Spool, Ticket};
 use mail::{Change, Envelope, MessageId, Now, TransactionId};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 /// Stands in `unsettled` for a group that is in no batch yet.
 const WAITING: u64 = u64::MAX;
 
-/// What an envelope usually takes in bytes, and each recipient of it.
+/// Bytes that an envelope usually takes, and each of its recipients.
 const ENVELOPE_BYTES: usize = 160;
 const RECIPIENT_BYTES: usize = 48;
 
 /// A group on its way into a batch.
-pub(crate) struct Waiting {
-    pub ticket: Option<Ticket>,
-    pub client: bool,
-    pub moved: bool,
-    pub messages: Vec<Ready>,
-    pub changes: Vec<Change>,
+pub(crate) struct WaitingGroup {
+    ticket: Option<Ticket>,
+    origin: GroupOrigin,
+    messages: Vec<Ready>,
+    changes: Vec<Change>,
 }
 
-/// A message with its id and its envelope's bytes.
+/// Who hands in a group, which decides what may become of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GroupOrigin {
+    /// A client, who can be told to try again.
+    Client,
+    /// Our own process: the group must be recorded.
+    Own,
+    /// Copying forward, which can be repeated.
+    Copy,
+}
+
+/// A message with its id and its encoded envelope.
 pub(crate) struct Ready {
     pub message: MessageId,
-    /// Names the staged body,
+    /// The transaction that staged the body.
     pub transaction: TransactionId,
-    /// and what the record says, which differs for a copy.
+    /// The transaction that the record names; for a copy, that of the first record.
     pub original: TransactionId,
     pub prefix: Vec<u8>,
     pub envelope: Vec<u8>,
 }
 
-impl Spool {
-    pub(crate) fn may_accept(&self, transaction: TransactionId) -> Result<(), Refusal> {
-        if self.broken.is_some() {
-            return Err(self.last_refusal);
+impl WaitingGroup {
+    /// One message without changes.
+    pub(crate) fn of_message(message: Ready, origin: GroupOrigin) -> WaitingGroup {
+        WaitingGroup { ticket: None, origin, messages: vec![message], changes: Vec::new() }
+    }
+
+    /// A group of our own.
+    pub(crate) fn own(ticket: Ticket, messages: Vec<Ready>, changes: Vec<Change>) -> WaitingGroup {
+        WaitingGroup { ticket: Some(ticket), origin: GroupOrigin::Own, messages, changes }
+    }
+
+    pub(crate) fn origin(&self) -> GroupOrigin {
+        self.origin
+    }
+
+    /// The transactions that staged its bodies.
+    pub(crate) fn transactions(&self) -> impl Iterator<Item = TransactionId> + '_ {
+        self.messages.iter().map(|message| message.transaction)
+    }
+}
+
+/// The groups that wait, and the messages that groups under way are about.
+#[derive(Default)]
+pub(crate) struct Groups {
+    /// Groups that need something which is not durable yet.
+    waiting: VecDeque<WaitingGroup>,
+    /// Messages with a change on its way, each with the number of the batch.
+    unsettled: HashMap<MessageId, u64>,
+}
+
+impl Groups {
+    /// Whether no group waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The batch with this number no longer has a change of the message on its way.
+    pub(crate) fn unsettle(&mut self, message: MessageId, number: u64) {
+        if self.unsettled.get(&message) == Some(&number) {
+            self.unsettled.remove(&message);
         }
-        let staged = self.staged.get(&transaction);
-        if let Some(lost) = staged.and_then(|staged| staged.lost) {
+    }
+
+    fn wait(&mut self, group: WaitingGroup) {
+        for change in &group.changes {
+            self.unsettled.entry(change.message()).or_insert(WAITING);
+        }
+        self.waiting.push_back(group);
+    }
+
+    /// Drops the groups of clients; returns their transactions.
+    pub(crate) fn refuse_clients(&mut self) -> Vec<TransactionId> {
+        let refused = self.take(|group| group.origin == GroupOrigin::Client);
+        refused.iter().flat_map(WaitingGroup::transactions).collect()
+    }
+
+    /// Takes the groups with a message of one of these transactions.
+    pub(crate) fn take_of(&mut self, transactions: &HashSet<TransactionId>) -> Vec<WaitingGroup> {
+        self.take(|group| group.transactions().any(|of| transactions.contains(&of)))
+    }
+
+    fn take(&mut self, wanted: impl Fn(&WaitingGroup) -> bool) -> Vec<WaitingGroup> {
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let (taken, kept): (Vec<_>, Vec<_>) = waiting.partition(wanted);
+        self.waiting = kept.into();
+        taken
+    }
+
+    /// Whether a group with a ticket up to this one waits.
+    pub(crate) fn has_ticket_up_to(&self, ticket: u64) -> bool {
+        self.waiting.iter().any(|group| group.ticket.is_some_and(|of| of.0 <= ticket))
+    }
+
+    /// Messages whose end waits for a batch.
+    pub(crate) fn ending(&self) -> HashSet<MessageId> {
+        let changes = self.waiting.iter().flat_map(|group| &group.changes);
+        let ends = changes.filter(|change| matches!(change, Change::Retire { .. }));
+        ends.map(Change::message).collect()
+    }
+}
+
+impl Spool {
+    /// Whether a client's message can be accepted at all.
+    pub(crate) fn may_accept(&self, transaction: TransactionId) -> Result<(), Refusal> {
+        if let Some(refusal) = self.failures.refusal() {
+            return Err(refusal);
+        }
+        let staged = self.staging.body(transaction);
+        if let Some(lost) = staged.and_then(|staged| staged.lost()) {
             return Err(lost);
         }
-        let bytes = staged.map_or(0, |staged| staged.pending_bytes) + 2 * BLOCK;
+        let bytes = staged.map_or(0, |staged| staged.pending_bytes()) + 2 * BLOCK;
         if self.has_room(bytes as u64) { Ok(()) } else { Err(Refusal::Full) }
     }
 
-    /// Nothing of its body has been given up.
+    /// Whether nothing of a staged body has been given up.
     pub(crate) fn is_whole(&self, transaction: TransactionId) -> Result<(), Refusal> {
-        let lost = self.staged.get(&transaction).and_then(|staged| staged.lost);
+        let lost = self.staging.body(transaction).and_then(|staged| staged.lost());
         lost.map_or(Ok(()), Err)
     }
 
-    pub(crate) fn admit(&mut self, group: Waiting, now: Now) -> Result<(), Refusal> {
-        if self.bytes_of(&group) > self.group_bytes_max() {
+    pub(crate) fn admit(&mut self, group: WaitingGroup, now: Now) -> Result<(), Refusal> {
+        if self.bytes_of(&group) > group_bytes_max(self.settings.segment_bytes) {
             return Err(Refusal::TooLarge);
         }
-        self.staged_messages(&group);
-        if self.is_blocked(&group, &HashSet::new()) {
-            self.mark_waiting(&group);
-            self.waiting.push_back(group);
-        } else if let Some(group) = self.append(group, now) {
-            self.mark_waiting(&group);
-            self.waiting.push_back(group);
+        // A message without a body was never staged; it is from here on.
+        group.transactions().for_each(|transaction| self.staging.begin(transaction));
+        let blocked = self.is_blocked(&group, &HashSet::new());
+        let left = if blocked { Some(group) } else { self.append(group, now) };
+        if let Some(group) = left {
+            self.groups.wait(group);
         }
         Ok(())
     }
 
-    /// A message without a body was never staged; it is from here on.
-    fn staged_messages(&mut self, group: &Waiting) {
-        for message in &group.messages {
-            self.staged.entry(message.transaction).or_default();
-        }
-    }
-
-    fn group_bytes_max(&self) -> usize {
-        group_bytes_max(self.settings.segment_bytes)
-    }
-
-    /// Bytes that the group will take in a batch.
-    fn bytes_of(&self, group: &Waiting) -> usize {
+    /// Upper bound on the bytes that the group takes in a batch.
+    fn bytes_of(&self, group: &WaitingGroup) -> usize {
         let message = |ready: &Ready| {
-            let staged = self.staged.get(&ready.transaction);
-            let chunks = staged.map_or(0, |staged| staged.chunks.len() + 1);
-            let pending = staged.map_or(0, |staged| staged.pending_bytes);
+            let staged = self.staging.body(ready.transaction);
+            let chunks = staged.map_or(0, |staged| staged.chunks().len() + 1);
+            let pending = staged.map_or(0, |staged| staged.pending_bytes());
             let head = message::head_bytes(chunks, ready.prefix.len());
             2 * RECORD_HEADER + 2 * 8 + pending + head + ready.envelope.len()
         };
@@ -99,166 +179,121 @@ impl Spool {
         group.messages.iter().map(message).sum::<usize>() + changes.sum::<usize>()
     }
 
-    /// Whether something it needs is in a batch that is neither durable nor the gathering one.
-    fn is_blocked(&self, group: &Waiting, held: &HashSet<MessageId>) -> bool {
-        let open = self.log.open.number;
-        let elsewhere = |number: u64| number != open;
+    /// Whether the group needs something in a batch that is neither durable nor the gathered one.
+    fn is_blocked(&self, group: &WaitingGroup, held: &HashSet<MessageId>) -> bool {
+        let open = self.streams.log().open().number();
         let change_blocked = |change: &Change| {
             let message = change.message();
-            let other = self.unsettled.get(&message).is_some_and(|number| elsewhere(*number));
+            let other = self.groups.unsettled.get(&message).is_some_and(|number| *number != open);
             held.contains(&message) || other
         };
-        let chunk_blocked = |ready: &Ready| {
-            let chunks = self.staged.get(&ready.transaction).map(|staged| &staged.chunks);
-            chunks.is_some_and(|c| c.iter().any(|c| c.place.is_none() && elsewhere(c.batch)))
-        };
-        group.changes.iter().any(change_blocked) || group.messages.iter().any(chunk_blocked)
+        let chunk_blocked =
+            |of| self.staging.body(of).is_some_and(|staged| staged.waits_beside(open));
+        group.changes.iter().any(change_blocked) || group.transactions().any(chunk_blocked)
     }
 
-    fn mark_waiting(&mut self, group: &Waiting) {
-        for change in &group.changes {
-            self.unsettled.entry(change.message()).or_insert(WAITING);
-        }
-    }
-
-    pub(crate) fn unsettle(&mut self, message: MessageId, number: u64) {
-        if self.unsettled.get(&message) == Some(&number) {
-            self.unsettled.remove(&message);
-        }
-    }
-
-    /// Something became durable: perhaps what a group waited for.
+    /// Something became durable; perhaps a group waited for it.
     pub(crate) fn retry_waiting(&mut self, now: Now) {
-        if self.waiting.is_empty() {
+        if self.groups.is_empty() {
             return;
         }
         let mut held = HashSet::new();
-        for group in std::mem::take(&mut self.waiting) {
+        for group in std::mem::take(&mut self.groups.waiting) {
             for change in &group.changes {
-                self.unsettle(change.message(), WAITING);
+                self.groups.unsettle(change.message(), WAITING);
             }
             let blocked = self.is_blocked(&group, &held);
             let left = if blocked { Some(group) } else { self.append(group, now) };
             if let Some(group) = left {
                 held.extend(group.changes.iter().map(Change::message));
-                self.mark_waiting(&group);
-                self.waiting.push_back(group);
+                self.groups.wait(group);
             }
         }
     }
 
-    /// Puts the group into the gathering batch; gives it back where that had to be closed and now
+    /// Puts the group into the gathered batch. Gives it back if that batch had to be closed and now
     /// holds what the group needs.
-    fn append(&mut self, group: Waiting, now: Now) -> Option<Waiting> {
+    fn append(&mut self, group: WaitingGroup, now: Now) -> Option<WaitingGroup> {
         let bytes = self.bytes_of(&group);
-        self.log.make_room(bytes, self.settings.batch_bytes_max);
-        self.number_batches();
+        let batch_bytes_max = self.settings.batch_bytes_max;
+        self.streams.log_mut().make_room(bytes, batch_bytes_max, &mut self.ids);
         if self.is_blocked(&group, &HashSet::new()) {
             return Some(group);
         }
-        let before = self.log.open.buffer.len();
+        let is_copy = group.origin == GroupOrigin::Copy;
         let deadline = now.monotonic + Duration::from_millis(self.settings.change_delay_ms_max);
-        self.log.open.due_by(deadline);
-        if !group.messages.is_empty() && !group.moved {
-            self.log.open.since.get_or_insert(now.monotonic);
+        let batch = self.streams.log_mut().open_mut();
+        let before = batch.bytes();
+        batch.due_by(deadline);
+        if !group.messages.is_empty() && !is_copy {
+            batch.awaited_since(now.monotonic);
         }
-        let group_is_moved = group.moved; // what ended meanwhile takes nothing
         for ready in &group.messages {
-            self.append_message(ready, group.client, group.moved);
+            self.append_message(ready, group.origin);
         }
         group.changes.into_iter().for_each(|change| self.append_change(&change));
+        let batch = self.streams.log_mut().open_mut();
         if let Some(ticket) = group.ticket {
-            self.log.open.items.push(BatchItem::Group(ticket));
+            batch.then(BatchItem::Group(ticket));
         }
-        let grown = self.log.open.buffer.len() - before;
+        let grown = batch.bytes() - before;
         debug_assert!(grown <= bytes, "{grown} bytes where there was room for {bytes}");
-        debug_assert!(group_is_moved || bytes <= 6 * grown + BLOCK, "{bytes} for {grown} bytes");
+        // A copy takes nothing if its message has ended meanwhile.
+        debug_assert!(is_copy || bytes <= 6 * grown + BLOCK, "{bytes} for {grown} bytes");
         None
     }
 
-    fn append_message(&mut self, ready: &Ready, client: bool, moved: bool) {
-        if moved && self.index.get(ready.message).is_none() {
-            return self.unstage(ready.transaction); // it ended while it was copied
-        }
-        let rest = self.staged.get_mut(&ready.transaction).map(|staged| {
-            let bytes = std::mem::take(&mut staged.pending_bytes);
-            (bytes, std::mem::take(&mut staged.pending), staged.own)
-        });
-        let before = self.log.open.items.len();
-        if let Some((bytes, pending, own)) = rest.filter(|(bytes, ..)| *bytes > 0) {
-            self.left_memory(own, bytes);
-            self.log.open.own_bytes += if own { bytes as u64 } else { 0 };
-            self.push_rest(ready.transaction, &pending);
-        }
-        let last_is_ours = self.log.open.items.len() > before;
-        let Some(staged) = self.staged.get(&ready.transaction) else { return };
-        let at = self.log.open.buffer.len() as u32;
-        let chunks: Vec<_> = staged.chunks.iter().map(|chunk| chunk_place(chunk, at)).collect();
-        let adjacent = chunks.is_empty() || chunks.len() == 1 && last_is_ours;
-        let extras = if adjacent { Vec::new() } else { extras(&chunks) };
-        let body_bytes = staged.total;
-        let mut head = Vec::with_capacity(message::head_bytes(chunks.len(), ready.prefix.len()));
+    fn append_message(&mut self, ready: &Ready, origin: GroupOrigin) {
         let Ready { message, transaction, original, prefix, envelope } = ready;
+        let is_copy = origin == GroupOrigin::Copy;
+        if is_copy && self.index.get(*message).is_none() {
+            return self.unstage(*transaction); // it ended while it was copied
+        }
+        // The last chunk of a body goes right before its message, whatever stream the others took.
+        let last_is_here = self.push_rest(*transaction);
+        let Some(staged) = self.staging.body(*transaction) else { return };
+        let batch = self.streams.log_mut().open_mut();
+        let at = batch.bytes() as u32;
+        let chunks = staged.places(at);
+        let adjacent = chunks.is_empty() || chunks.len() == 1 && last_is_here;
+        let extras = if adjacent { Vec::new() } else { extras(&chunks) };
+        let body_bytes = staged.total();
+        let mut head = Vec::with_capacity(message::head_bytes(chunks.len(), prefix.len()));
         message::encode_head(&mut head, *message, *original, body_bytes, &chunks, prefix);
-        let sequence = self.next_sequence();
-        let kind = if moved { RecordKind::Moved } else { RecordKind::Message };
-        let (offset, _) = self.log.open.push(kind, sequence, &[&head, envelope]);
+        let sequence = self.ids.next_record();
+        let kind = if is_copy { RecordKind::Moved } else { RecordKind::Message };
+        let (offset, _) = batch.push(kind, sequence, &[&head, envelope]);
         let item = MessageItem {
             message: *message,
             transaction: *transaction,
-            client,
+            client: origin == GroupOrigin::Client,
             offset: offset as u32,
             length: (head.len() + envelope.len()) as u32,
             adjacent,
             body_bytes: body_bytes as u32,
             extras,
         };
-        self.log.open.messages += u32::from(!moved);
-        self.log.open.items.push(if moved {
-            BatchItem::Moved(item)
-        } else {
-            BatchItem::Message(item)
-        });
-    }
-
-    /// The last piece of a body goes right before its message, whatever stream the others took. Room
-    /// has been made.
-    fn push_rest(&mut self, transaction: TransactionId, pending: &[bytes::Bytes]) {
-        let sequence = self.next_sequence();
-        let slices: Vec<&[u8]> = pending.iter().map(|part| &part[..]).collect();
-        let (offset, checksum) = self.log.open.push(RecordKind::Chunk, sequence, &slices);
-        let (offset, batch) = ((offset + RECORD_HEADER) as u32, self.log.open.number);
-        let length = pending.iter().map(bytes::Bytes::len).sum::<usize>() as u32;
-        let Some(staged) = self.staged.get_mut(&transaction) else { return };
-        let nth = staged.chunks.len();
-        let chunk = crate::stage::StagedChunk { batch, offset, length, checksum, place: None };
-        staged.chunks.push(chunk);
-        self.log.open.items.push(BatchItem::Chunk { transaction, nth, offset });
+        batch.then(if is_copy { BatchItem::Moved(item) } else { BatchItem::Message(item) });
     }
 
     fn append_change(&mut self, change: &Change) {
         let message = change.message();
-        let sequence = self.next_sequence();
+        let sequence = self.ids.next_record();
         let payload = postcard::to_stdvec(change).expect("a change has no map and no closure");
         debug_assert!(payload.len() <= change_bytes(change), "{change:?}");
-        self.log.open.push(RecordKind::Change, sequence, &[&payload]);
+        // A retired message leaves the index now. Its segments are kept until that is durable.
         let retired = match change {
-            Change::Retire { .. } => self.forget(message),
+            Change::Retire { .. } => self.index.remove(message),
             _ => None,
         };
-        self.unsettled.insert(message, self.log.open.number);
-        self.log.open.items.push(BatchItem::Change { message, retired });
-    }
-
-    /// Takes a message out of the index; its segments are kept until that is durable.
-    fn forget(&mut self, message: MessageId) -> Option<(Place, Vec<Extra>)> {
-        let place = self.index.remove(message)?;
-        let extras = self.extras.remove(&message).map(Vec::from).unwrap_or_default();
-        Some((place, extras))
+        let batch = self.streams.log_mut().open_mut();
+        batch.push(RecordKind::Change, sequence, &[&payload]);
+        batch.then(BatchItem::Change { message, retired });
+        self.groups.unsettled.insert(message, batch.number());
     }
 }
 
-/// Bytes that one group may take in a segment of this size.
+/// Upper bound on the bytes that one group takes in a segment of this size.
 pub const fn group_bytes_max(segment_bytes: u32) -> usize {
     segment_bytes as usize - 3 * BLOCK
 }
@@ -268,7 +303,7 @@ pub(crate) fn encoded(envelope: &Envelope) -> Vec<u8> {
     postcard::to_extend(envelope, room).expect("an envelope has no map and no closure")
 }
 
-/// Bytes of a change at most: what postcard takes for the few kinds there are.
+/// Upper bound on the bytes that postcard takes for a change.
 pub fn change_bytes(change: &Change) -> usize {
     match change {
         Change::Delivered { recipients, .. }
@@ -279,14 +314,6 @@ pub fn change_bytes(change: &Change) -> usize {
         }
         _ => 24,
     }
-}
-
-fn chunk_place(chunk: &crate::stage::StagedChunk, record: u32) -> ChunkPlace {
-    let at = match chunk.place {
-        Some((slot, epoch, offset)) => ChunkAt::Segment { slot, epoch, offset },
-        None => ChunkAt::Before(record - chunk.offset),
-    };
-    ChunkPlace { at, length: chunk.length, checksum: chunk.checksum }
 }
 
 /// What the chunks take in each segment.

@@ -1,6 +1,6 @@
-//! A batch while it is gathered: its bytes, and what must happen once they are durable.
+//! A batch: its bytes, and what must happen once they are durable.
 //!
-//! Must never know its place on the disk; that is decided when it is written.
+//! Must never know its place on the disk; that is decided when it is launched.
 
 use crate::Ticket;
 use crate::format::batch::{self, BATCH_HEADER, RECORD_HEADER, RecordKind};
@@ -42,27 +42,28 @@ pub(crate) struct MessageItem {
     pub extras: Vec<Extra>,
 }
 
+/// Records that become durable together.
 pub(crate) struct Batch {
-    /// Names it in memory, through failures and rewrites.
-    pub number: u64,
-    pub buffer: Vec<u8>,
-    pub items: Vec<BatchItem>,
-    pub first_record: u64,
-    pub last_record: u64,
-    pub records: u32,
-    pub messages: u32,
-    /// Of the buffer, what bodies of our own messages take.
-    pub own_bytes: u64,
-    /// Somebody waits for it.
-    pub urgent: bool,
+    /// Identifies the batch in memory, through failures and rewrites.
+    number: u64,
+    buffer: Vec<u8>,
+    items: Vec<BatchItem>,
+    first_record: u64,
+    last_record: u64,
+    records: u32,
+    messages: u32,
+    /// The part of the buffer that bodies of our own messages take.
+    own_bytes: u64,
+    /// Must be written as soon as possible.
+    urgent: bool,
     /// Latest time at which it must be written.
-    pub deadline: Option<Instant>,
-    /// When the first message came whose sender waits for it.
-    pub since: Option<Instant>,
+    deadline: Option<Instant>,
+    /// When the first message came whose sender waits for an answer.
+    since: Option<Instant>,
 }
 
 impl Batch {
-    /// An empty batch in a used buffer.
+    /// Returns an empty batch that uses the buffer of an earlier one.
     pub(crate) fn new(number: u64, mut buffer: Vec<u8>) -> Batch {
         buffer.clear();
         buffer.resize(BATCH_HEADER, 0);
@@ -81,9 +82,46 @@ impl Batch {
         }
     }
 
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.records == 0
     }
+
+    /// Length in bytes; 0 while the buffer is with the disk.
+    pub(crate) fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    pub(crate) fn own_bytes(&self) -> u64 {
+        self.own_bytes
+    }
+
+    /// How many messages in it are new.
+    pub(crate) fn messages(&self) -> u32 {
+        self.messages
+    }
+
+    /// The first record, and how many there are.
+    pub(crate) fn records(&self) -> (u64, u32) {
+        (self.first_record, self.records)
+    }
+
+    pub(crate) fn last_record(&self) -> u64 {
+        self.last_record
+    }
+
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.urgent
+    }
+
+    pub(crate) fn urge(&mut self) {
+        self.urgent = true;
+    }
+
+    /// Appends one record; returns its offset and the checksum of its payload.
 
     pub(crate) fn push(
         &mut self,
@@ -97,12 +135,65 @@ impl Batch {
         batch::append(&mut self.buffer, kind, sequence, payload)
     }
 
-    /// Must be written by `at`.
+    /// Appends a chunk of a staged body, the `nth` of that body. Returns the offset of the payload and
+    /// its checksum.
+    pub(crate) fn push_chunk(
+        &mut self,
+        (transaction, nth): (TransactionId, usize),
+        sequence: u64,
+        payload: &[&[u8]],
+    ) -> (u32, u32) {
+        let (offset, checksum) = self.push(RecordKind::Chunk, sequence, payload);
+        let offset = (offset + RECORD_HEADER) as u32;
+        self.items.push(BatchItem::Chunk { transaction, nth, offset });
+        (offset, checksum)
+    }
+
+    /// Notes what to do when the batch is durable.
+    pub(crate) fn then(&mut self, item: BatchItem) {
+        self.messages += u32::from(matches!(item, BatchItem::Message(_)));
+        self.items.push(item);
+    }
+
+    /// Counts bytes of the buffer as those of our own messages.
+    pub(crate) fn count_own(&mut self, bytes: u64) {
+        self.own_bytes += bytes;
+    }
+
+    /// Gives the buffer to the disk; inverse of `put_buffer`.
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// Puts the buffer back for another attempt.
+    pub(crate) fn put_buffer(&mut self, buffer: Vec<u8>) {
+        self.buffer = buffer;
+    }
+
+    /// Takes what to do now that the batch is durable.
+    pub(crate) fn take_items(&mut self) -> Vec<BatchItem> {
+        std::mem::take(&mut self.items)
+    }
+
+    /// The transactions of the chunks in it.
+    pub(crate) fn into_chunks(self) -> impl Iterator<Item = TransactionId> {
+        self.items.into_iter().filter_map(|item| match item {
+            BatchItem::Chunk { transaction, .. } => Some(transaction),
+            _ => None,
+        })
+    }
+
+    /// A sender waits for it since `now`.
+    pub(crate) fn awaited_since(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
+    }
+
+    /// It must be written by `at`.
     pub(crate) fn due_by(&mut self, at: Instant) {
         self.deadline = Some(self.deadline.map_or(at, |deadline| deadline.min(at)));
     }
 
-    /// When it is to be written, where its messages wait for company for so long.
+    /// When it must be written, if its messages wait for company for the time `patience`.
     pub(crate) fn due_at(&self, patience: Duration) -> Option<Instant> {
         let for_senders = self.since.map(|since| since + patience);
         for_senders.into_iter().chain(self.deadline).min()
@@ -124,5 +215,12 @@ impl Batch {
         }
         self.messages -= refused.len() as u32;
         refused
+    }
+}
+
+#[cfg(test)]
+impl Batch {
+    pub(crate) fn grow_to(&mut self, bytes: usize) {
+        self.buffer.resize(bytes, 0);
     }
 }

@@ -1,49 +1,106 @@
 //! What happens when a commit fails: its segment is never written again, its clients are told to
-//! try later, and what else it held is written elsewhere, after a record that voids it.
+//! try later, and the rest of the batch is written elsewhere, after a record that voids the commit.
 //!
-//! Must never sync again what a failed sync was for, nor try without end or pause.
+//! Must never sync again what a failed sync was for, nor retry without a limit or a pause.
 
-use crate::batch::Batch;
-use crate::commit::CommitInFlight;
-use crate::format::batch::{RecordKind, encode_void};
 use crate::format::segment::SegmentKind;
+use crate::log_stream::CommitInFlight;
 use crate::{Alarm, Output, Refusal, Spool};
 use mail::{Instant, Now, TransactionId};
 use std::time::Duration;
 use world::{DiskError, Errno};
 
-/// Failures in a row after which nothing is accepted for a while.
+/// Failures in a row after which the spool is broken: it accepts nothing and rests.
 const FAILURES_MAX: u32 = 3;
-/// The pauses between attempts then: this, doubled each time,
+/// The first rest before the next attempt to write. It is doubled each time,
 const RETRY_SECONDS_MIN: u64 = 1;
 /// up to this.
 const RETRY_SECONDS_MAX: u64 = 30;
 
+/// The failures since the last success, and what they mean for clients.
+pub(crate) struct Failures {
+    in_a_row: u32,
+    /// The last failure was about a file that is deleted.
+    deleted: bool,
+    last_refusal: Refusal,
+    broken: Option<Broken>,
+    /// Clients who will be refused once it is certain that their message will not come back.
+    refusing: Vec<(TransactionId, Refusal)>,
+}
+
 /// The disk fails again and again.
-pub(crate) struct Broken {
-    pub retry_at: Instant,
+struct Broken {
+    retry_at: Instant,
     pause: Duration,
+}
+
+impl Default for Failures {
+    fn default() -> Self {
+        let (in_a_row, deleted, last_refusal) = (0, false, Refusal::Broken);
+        Failures { in_a_row, deleted, last_refusal, broken: None, refusing: Vec::new() }
+    }
+}
+
+impl Failures {
+    pub(crate) fn is_failing(&self) -> bool {
+        self.in_a_row > 0
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// Why a broken spool refuses what a client brings; `None` if it is not broken.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.broken.as_ref().map(|_| self.last_refusal)
+    }
+
+    /// When a broken spool tries to write again.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.broken.as_ref().map(|broken| broken.retry_at)
+    }
+
+    /// Whether a broken spool rests before its next attempt to write.
+    pub(crate) fn is_resting(&self, now: Now) -> bool {
+        self.retry_at().is_some_and(|at| now.monotonic < at)
+    }
+
+    fn count(&mut self, error: &DiskError) {
+        self.in_a_row += 1;
+        self.deleted = error.errno == Errno::MISSING;
+        self.last_refusal = if error.is_full() { Refusal::Full } else { Refusal::Broken };
+    }
+
+    /// Breaks the spool, or lets it rest for twice as long as before.
+    fn rest(&mut self, now: Now) {
+        let pause = match &self.broken {
+            Some(broken) => (broken.pause * 2).min(Duration::from_secs(RETRY_SECONDS_MAX)),
+            None => Duration::from_secs(RETRY_SECONDS_MIN),
+        };
+        self.broken = Some(Broken { retry_at: now.monotonic + pause, pause });
+    }
 }
 
 impl Spool {
     /// Whether the last commit that ended has failed, or the last attempt to begin a segment, and
-    /// nothing has succeeded since. What is told to the spool meanwhile may not become durable.
+    /// nothing has succeeded since. What is handed to the spool meanwhile may not become durable.
     pub fn is_failing(&self) -> bool {
-        self.failures > 0
+        self.failures.is_failing()
     }
 
-    /// Whether the last failure said that the spool's files are deleted: nothing of what is queued will
+    /// Whether the last failure said that the spool's files are deleted: nothing that is queued will
     /// be found there again.
     pub fn is_deleted(&self) -> bool {
-        self.failures > 0 && self.deleted
+        self.failures.is_failing() && self.failures.deleted
     }
 
-    /// Since when the disk has been at the oldest commit of the log that is under way.
-    pub fn committing_since(&self) -> Option<Instant> {
-        self.log.flights.iter().map(|flight| flight.began).min()
+    /// Whether the disk fails again and again. What is handed in is kept in memory, so no new
+    /// attempts should begin until [`Alarm::Healthy`].
+    pub fn is_broken(&self) -> bool {
+        self.failures.is_broken()
     }
 
-    /// A flight came back with an error, or in vain.
+    /// A commit came back with an error, or in vain.
     pub(crate) fn commit_failed(
         &mut self,
         flight: CommitInFlight,
@@ -52,100 +109,58 @@ impl Spool {
         now: Now,
     ) {
         self.usage.commits_failed += 1;
-        let slot = flight.slot;
-        self.segments.fail(slot);
-        let stream = self.stream(kind);
-        stream.active.take_if(|active| active.slot == slot);
-        stream.flights.iter_mut().filter(|f| f.slot == slot).for_each(|f| f.doomed = true);
-        stream.failed.push((flight.commit, flight.batch));
+        self.segments.fail(flight.slot);
+        self.streams.of(kind).fail(flight);
         if let Some(error) = error {
             self.failing(error, now);
         }
-        if !self.stream(kind).flights.iter().any(|flight| flight.doomed) {
+        if !self.streams.of(kind).has_doomed() {
             self.write_elsewhere(kind);
         }
     }
 
-    /// Counts a failure; too many in a row and the spool refuses until one attempt succeeds.
+    /// Counts a failure. After too many in a row the spool refuses until one attempt succeeds.
     pub(crate) fn failing(&mut self, error: DiskError, now: Now) {
-        self.failures += 1;
-        self.deleted = error.errno == Errno::MISSING;
-        self.last_refusal = if error.is_full() { Refusal::Full } else { Refusal::Broken };
-        if self.failures < FAILURES_MAX {
+        self.failures.count(&error);
+        if self.failures.in_a_row < FAILURES_MAX {
             self.alarm(Alarm::CommitFailed(error));
             return;
         }
-        let (min, max) = (RETRY_SECONDS_MIN, RETRY_SECONDS_MAX);
-        let pause = match &self.broken {
-            Some(broken) => (broken.pause * 2).min(Duration::from_secs(max)),
-            None => Duration::from_secs(min),
-        };
-        if self.broken.is_none() {
+        if !self.failures.is_broken() {
             self.alarm(Alarm::Broken(error));
         }
-        self.broken = Some(Broken { retry_at: now.monotonic + pause, pause });
-        self.refuse_gathered(self.last_refusal);
+        self.failures.rest(now);
+        self.refuse_gathered(self.failures.last_refusal);
         self.say_refused();
     }
 
-    /// All failed batches of a stream are here: back to the front of the queue, without their
-    /// clients, behind a batch that voids them.
+    /// All failed batches of a stream have come back: they go to the front of its queue, without
+    /// their clients' messages, behind a batch that voids their commits.
     fn write_elsewhere(&mut self, kind: SegmentKind) {
-        let refusal = self.last_refusal;
-        let stream = self.stream(kind);
-        let mut failed = std::mem::take(&mut stream.failed);
-        failed.sort_by_key(|(commit, _)| *commit);
-        let old_void = stream.void_batch.take();
-        let mut refused = Vec::new();
-        for (commit, mut batch) in failed.into_iter().rev() {
-            if kind == SegmentKind::Log {
-                stream.voids.push(commit);
-            }
-            if old_void == Some(batch.number) {
-                continue;
-            }
-            batch.urgent = true;
-            refused.extend(batch.refuse_clients());
-            stream.closed.push_front(batch);
+        // Nothing in bulk is live by itself, so nothing there needs to be voided.
+        let voided = kind == SegmentKind::Log;
+        let refused = self.streams.of(kind).requeue_failed(voided);
+        self.refuse_later(refused, self.failures.last_refusal);
+        if voided {
+            self.streams.of(kind).push_void(&mut self.ids);
         }
-        let refused = refused.into_iter().map(|item| item.transaction).collect();
-        self.refuse_later(refused, refusal);
-        if kind == SegmentKind::Log {
-            self.push_void();
-        }
-        if self.broken.is_some() {
+        if self.failures.is_broken() {
             self.say_refused();
         }
     }
 
-    /// Queues the batch that voids; it goes first and alone.
-    pub(crate) fn push_void(&mut self) {
-        let number = self.next_batch();
-        let sequence = self.next_sequence();
-        let stream = self.stream(SegmentKind::Log);
-        let mut batch = Batch::new(number, stream.buffers.pop().unwrap_or_default());
-        stream.voids.sort_unstable();
-        batch.push(RecordKind::Void, sequence, &[&encode_void(&stream.voids)]);
-        batch.urgent = true;
-        stream.void_batch = Some(number);
-        stream.closed.push_front(batch);
-    }
-
-    /// A commit came back well, or a segment's header where nothing waits to be committed.
+    /// A commit succeeded, or the header of a segment while nothing waits to be committed.
     pub(crate) fn works(&mut self) {
-        self.failures = 0;
-        if self.broken.take().is_some() {
+        self.failures.in_a_row = 0;
+        if self.failures.broken.take().is_some() {
             self.alarm(Alarm::Healthy);
         }
     }
 
-    /// A commit came back well.
+    /// A commit succeeded.
     pub(crate) fn commit_succeeded(&mut self, kind: SegmentKind, number: u64) {
         self.works();
-        let stream = self.stream(kind);
-        if stream.void_batch == Some(number) {
-            stream.void_batch = None;
-            stream.voids.clear();
+        if self.streams.of(kind).voided(number) {
             self.say_refused();
         }
     }
@@ -153,18 +168,10 @@ impl Spool {
     /// Takes the clients' messages out of what is gathered and was never written, and out of what
     /// waits.
     pub(crate) fn refuse_gathered(&mut self, refusal: Refusal) {
-        let stream = &mut self.log;
-        let batches = stream.closed.iter_mut().chain(std::iter::once(&mut stream.open));
-        let refused: Vec<_> = batches.flat_map(Batch::refuse_clients).collect();
-        let mut transactions: Vec<_> = refused.iter().map(|item| item.transaction).collect();
-        self.waiting.retain(|waiting| {
-            if waiting.client {
-                transactions.extend(waiting.messages.iter().map(|message| message.transaction));
-            }
-            !waiting.client
-        });
+        let mut transactions = self.streams.log_mut().refuse_clients();
+        transactions.extend(self.groups.refuse_clients());
         self.refuse_later(transactions, refusal);
-        if self.log.void_batch.is_none() {
+        if !self.streams.log().is_voiding() {
             self.say_refused();
         }
     }
@@ -173,13 +180,13 @@ impl Spool {
     fn refuse_later(&mut self, transactions: Vec<TransactionId>, refusal: Refusal) {
         for transaction in transactions {
             self.unstage(transaction);
-            self.refusing.push((transaction, refusal));
+            self.failures.refusing.push((transaction, refusal));
         }
     }
 
     pub(crate) fn say_refused(&mut self) {
-        for (transaction, refusal) in std::mem::take(&mut self.refusing) {
-            self.outputs.push_back(Output::Refused { transaction, refusal });
+        for (transaction, refusal) in std::mem::take(&mut self.failures.refusing) {
+            self.say(Output::Refused { transaction, refusal });
         }
     }
 }
@@ -198,7 +205,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..FAILURES_MAX + 6 {
             spool.failing(DiskError::new("sync", "segment-00000000", Errno::IO), now);
-            pauses.push(spool.broken.as_ref().map_or(0, |broken| broken.pause.as_secs()));
+            pauses.push(spool.failures.broken.as_ref().map_or(0, |broken| broken.pause.as_secs()));
         }
         assert_eq!(pauses[..2], [0, 0], "not before the third failure in a row");
         assert_eq!(pauses[2..], [RETRY_SECONDS_MIN, 2, 4, 8, 16, RETRY_SECONDS_MAX, 30]);

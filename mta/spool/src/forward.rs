@@ -1,32 +1,44 @@
-//! Copy-forward: the few live messages of an old segment are written again at the log's end, so
-//! that one message that waits for days does not pin a whole segment.
+//! Copying forward: the few live messages of an old segment are written again at the end of the
+//! log, so that one message that waits for days does not keep a whole segment.
 //!
-//! Must never drop the old place before the new one is durable, nor copy what is damaged.
+//! Must never drop the old place before the new one is durable, nor copy a damaged message.
 
-use crate::admit::{Ready, Waiting};
+use crate::admit::{GroupOrigin, Ready, WaitingGroup};
+use crate::batch::MessageItem;
 use crate::format::BLOCK;
 use crate::format::segment::SegmentKind;
 use crate::io::{File, IoDone, Work};
 use crate::read::{Plan, StoredMessage};
 use crate::segments::{Segment, State};
-use crate::stage::{Staged, StagedChunk};
+use crate::stage::StagedChunk;
 use crate::{Alarm, Spool};
 use bytes::Bytes;
 use mail::{MessageId, Now, TransactionId};
 
-/// Index entries looked at in one step.
+/// Upper bound on the index entries that one step looks at.
 const SCAN_MAX: usize = 4096;
 
-/// Copies have transactions of this origin; receivers draw theirs at random and never this.
+/// The origin of a copy's transaction. Receive processes draw theirs at random, and never this one.
 const ORIGIN: u64 = u64::MAX;
 
 /// Which segment is being emptied, and how far.
 #[derive(Default)]
 pub(crate) struct Mover {
+    /// The segment.
     victim: Option<u32>,
+    /// The last message that was looked at.
     after: u64,
+    /// The message that is being copied.
     job: Option<CopyJob>,
     last_number: u64,
+    copied: u64,
+}
+
+impl Mover {
+    /// How many messages have been copied.
+    pub(crate) fn copied(&self) -> u64 {
+        self.copied
+    }
 }
 
 struct CopyJob {
@@ -59,14 +71,17 @@ impl Spool {
         Some(work)
     }
 
-    /// Old, covered by the snapshots, and nearly empty. Each copy may come to stand in a block of its own, so that
-    /// a segment with short messages is no victim before they would fit into half a segment that way: a segment of
-    /// nothing but copies would be one at once, and the copying would never end.
+    /// Chooses an old segment that is covered by the snapshots and nearly empty.
+    ///
+    /// Each copy may take a block of its own. A segment with short messages is therefore no victim
+    /// before they would fit into half a segment that way: otherwise a segment that holds nothing
+    /// but copies would be a victim at once, and the copying would never end.
     fn choose_victim(&self) -> Option<u32> {
-        if !self.has_room(u64::from(self.settings.segment_bytes) / 4) || self.broken.is_some() {
+        if !self.has_room(u64::from(self.settings.segment_bytes) / 4) || self.failures.is_broken() {
             return None;
         }
-        let (covered, divisor) = (self.snapshots.covered, self.settings.copy_forward_divisor);
+        let (covered, divisor) =
+            (self.snapshots.covered(false), self.settings.copy_forward_divisor);
         self.segments.first(|s: &Segment| {
             let blocks = u64::from(s.live) * BLOCK as u64;
             let little = s.live_bytes * u64::from(divisor) < u64::from(s.bytes)
@@ -75,7 +90,7 @@ impl Spool {
         })
     }
 
-    /// The next message with anything in the victim; the victim is given up at the index's end.
+    /// The next message with anything in the victim. At the end of the index the victim is given up.
     fn next_to_move(&mut self) -> Option<MessageId> {
         let victim = self.mover.victim?;
         if !self.has_room(u64::from(self.settings.segment_bytes) / 4) {
@@ -84,8 +99,7 @@ impl Spool {
         let mut last = None;
         for (message, place) in self.index.above(self.mover.after).take(SCAN_MAX) {
             last = Some(message);
-            let extras = self.extras.get(&message);
-            let has = extras.is_some_and(|list| list.iter().any(|extra| extra.slot == victim));
+            let has = self.index.extras(message).iter().any(|extra| extra.slot == victim);
             if place.slot == victim || has {
                 self.mover.after = message.0;
                 return Some(message);
@@ -116,9 +130,9 @@ impl Spool {
             (Ok(_), None) => self.take_record(&mut job, bytes),
             (Ok(_), Some(_)) => self.take_chunk(&job, bytes),
         };
-        let staged = self.staged.get(&job.transaction);
-        if staged.is_some_and(|staged| staged.lost.is_some()) {
-            // No room for the copy: later.
+        let lost = self.staging.body(job.transaction).and_then(|staged| staged.lost());
+        if lost.is_some() {
+            // There is no room for the copy now.
             self.unstage(job.transaction);
             return self.unplan(job.plan);
         }
@@ -126,7 +140,7 @@ impl Spool {
             return self.give_up(job);
         }
         self.keep_chunks(&job);
-        let copied = self.staged.get(&job.transaction).map_or(0, |staged| staged.chunks.len());
+        let copied = self.copied_chunks(&job);
         if job.stored.as_ref().is_some_and(|stored| copied == stored.chunks.len()) {
             self.write_moved(job, now);
         } else {
@@ -134,23 +148,21 @@ impl Spool {
         }
     }
 
+    /// How many chunks of the message are copied, or stay where they are.
+    fn copied_chunks(&self, job: &CopyJob) -> usize {
+        self.staging.body(job.transaction).map_or(0, |staged| staged.chunks().len())
+    }
+
     fn take_record(&mut self, job: &mut CopyJob, bytes: Bytes) -> bool {
         let Ok(stored) = job.plan.parse(&bytes) else { return false };
-        let mut staged = Staged { total: stored.body_bytes, ..Staged::default() };
-        if let Some(body) = stored.body.clone().filter(|body| !body.is_empty()) {
-            staged.pending_bytes = body.len();
-            self.staged_bytes += body.len() as u64;
-            staged.pending.push(body);
-        }
-        self.staged.insert(job.transaction, staged);
+        self.staging.begin_copy(job.transaction, stored.body_bytes, stored.body.clone());
         job.stored = Some(stored);
         true
     }
 
     fn take_chunk(&mut self, job: &CopyJob, bytes: Bytes) -> bool {
         let Some(stored) = &job.stored else { return false };
-        let copied = self.staged.get(&job.transaction).map_or(0, |staged| staged.chunks.len());
-        let Some(chunk) = stored.chunks.get(copied) else { return false };
+        let Some(chunk) = stored.chunks.get(self.copied_chunks(job)) else { return false };
         if chunk.verify(&bytes).is_err() {
             return false;
         }
@@ -162,24 +174,24 @@ impl Spool {
 
     /// Chunks in other segments than the victim stay where they are.
     fn keep_chunks(&mut self, job: &CopyJob) {
-        let (Some(stored), Some(staged)) = (&job.stored, self.staged.get_mut(&job.transaction))
-        else {
+        let Some(stored) = &job.stored else { return };
+        if self.staging.body(job.transaction).is_none() {
             return;
-        };
-        while let Some(chunk) = stored.chunks.get(staged.chunks.len()) {
+        }
+        for chunk in stored.chunks.iter().skip(self.copied_chunks(job)) {
             if self.mover.victim == Some(chunk.slot) {
                 break;
             }
-            let place = Some((chunk.slot, chunk.epoch, chunk.offset));
-            let (length, checksum) = (chunk.length, chunk.checksum);
-            staged.chunks.push(StagedChunk { batch: 0, offset: 0, length, checksum, place });
+            let place = (chunk.slot, chunk.epoch, chunk.offset);
+            let kept = StagedChunk::kept(chunk.length, chunk.checksum, place);
+            self.staging.keep_chunk(job.transaction, kept);
             self.segments.hold(chunk.slot);
         }
     }
 
     fn next_chunk_read(&mut self) -> Option<Work> {
         let job = self.mover.job.as_ref()?;
-        let copied = self.staged.get(&job.transaction)?.chunks.len();
+        let copied = self.staging.body(job.transaction)?.chunks().len();
         let chunk = job.stored.as_ref()?.chunks.get(copied)?;
         let buffer = vec![0; chunk.length as usize];
         Some(Work::Read { file: File::Segment(chunk.slot), offset: chunk.offset.into(), buffer })
@@ -194,13 +206,23 @@ impl Spool {
             prefix: stored.prefix.to_vec(),
             envelope: crate::admit::encoded(&stored.envelope),
         };
-        let messages = vec![ready];
-        let group =
-            Waiting { ticket: None, client: false, moved: true, messages, changes: Vec::new() };
+        let group = WaitingGroup::of_message(ready, GroupOrigin::Copy);
         self.unplan(job.plan);
         if self.admit(group, now).is_err() {
             self.unstage(job.transaction);
         }
+    }
+
+    /// A copy is durable. The message has a new place, unless it ended meanwhile.
+    pub(crate) fn moved(&mut self, item: MessageItem, slot: u32, offset: u32) {
+        let transaction = item.transaction;
+        if self.index.get(item.message).is_some() {
+            if let Some((old, extras)) = self.enter(item, slot, offset) {
+                self.release(old, &extras);
+            }
+            self.mover.copied += 1;
+        }
+        self.unstage(transaction);
     }
 
     fn give_up(&mut self, job: CopyJob) {

@@ -1,18 +1,23 @@
-//! Where each live message is: 24 bytes a message, in the order of ids.
+//! The place of each live message on the disk: 24 bytes a message, in the order of ids.
 //!
 //! Must never hold anything of a message but its place.
 
 use crate::format::message::Place;
+use crate::format::snapshot::Extra;
 use mail::MessageId;
+use std::collections::HashMap;
 
-/// Entries of one block; a removal moves at most this many.
+/// Upper bound on the entries of one block; a removal moves at most this many.
 const BLOCK_ENTRIES_MAX: usize = 512;
 
-/// A sorted list of sorted blocks. Ids grow, so nearly every insertion is at the end.
+/// The live messages: a sorted list of sorted blocks. Ids grow, so nearly every insertion is at the
+/// end.
 #[derive(Default)]
 pub(crate) struct Index {
     blocks: Vec<Vec<(MessageId, Place)>>,
     count: usize,
+    /// What messages need beside their record; most need nothing.
+    extras: HashMap<MessageId, Box<[Extra]>>,
 }
 
 impl Index {
@@ -25,18 +30,45 @@ impl Index {
         Some(self.blocks[block][at].1)
     }
 
-    /// Puts a message there or gives it a new place.
-    pub(crate) fn insert(&mut self, message: MessageId, place: Place) {
-        match self.find(message) {
-            Ok((block, at)) => self.blocks[block][at].1 = place,
+    /// What the message needs beside its record.
+    pub(crate) fn extras(&self, message: MessageId) -> &[Extra] {
+        self.extras.get(&message).map_or(&[], |extras| extras)
+    }
+
+    /// The segments of all extras, some of them more than once.
+    pub(crate) fn extra_slots(&self) -> impl Iterator<Item = u32> + '_ {
+        self.extras.values().flatten().map(|extra| extra.slot)
+    }
+
+    /// Gives a message its place; returns the former one.
+    pub(crate) fn insert(
+        &mut self,
+        message: MessageId,
+        place: Place,
+        extras: Vec<Extra>,
+    ) -> Option<(Place, Vec<Extra>)> {
+        let former = match self.find(message) {
+            Ok((block, at)) => {
+                let former = std::mem::replace(&mut self.blocks[block][at].1, place);
+                Some((former, self.take_extras(message)))
+            }
             Err((block, at)) => {
                 self.count += 1;
                 self.insert_at(block, at, (message, place));
+                None
             }
+        };
+        if !extras.is_empty() {
+            self.extras.insert(message, extras.into_boxed_slice());
         }
+        former
     }
 
-    pub(crate) fn remove(&mut self, message: MessageId) -> Option<Place> {
+    fn take_extras(&mut self, message: MessageId) -> Vec<Extra> {
+        self.extras.remove(&message).map(Vec::from).unwrap_or_default()
+    }
+
+    pub(crate) fn remove(&mut self, message: MessageId) -> Option<(Place, Vec<Extra>)> {
         let (at_block, at) = self.find(message).ok()?;
         self.count -= 1;
         let block = &mut self.blocks[at_block];
@@ -46,7 +78,7 @@ impl Index {
         } else if block.len() * 4 < block.capacity() {
             block.shrink_to(block.len() * 2);
         }
-        Some(place)
+        Some((place, self.take_extras(message)))
     }
 
     /// Messages above `after`, in order.
@@ -55,9 +87,9 @@ impl Index {
         self.blocks[first..].iter().flatten().copied().skip_while(move |(id, _)| id.0 <= after)
     }
 
-    /// The block and the position in it, or where it would be.
+    /// The block of a message and the position in it, or where it would be.
     fn find(&self, message: MessageId) -> Result<(usize, usize), (usize, usize)> {
-        // Ids grow: a new one is looked for behind all others, and no block but the last is touched for it.
+        // A new id is greater than all others: no block but the last is touched for it.
         let is_new = self.blocks.last().is_none_or(|block| last(block) < message);
         if is_new {
             return Err((self.blocks.len(), 0));
@@ -104,10 +136,10 @@ mod tests {
             let id = MessageId((random >> 33) % 5_000);
             let place = Place::new(step, 0, 1, false, 0);
             if random >> 60 < 10 {
-                index.insert(id, place);
+                index.insert(id, place, Vec::new());
                 model.insert(id, place);
             } else {
-                assert_eq!(index.remove(id), model.remove(&id));
+                assert_eq!(index.remove(id).map(|(place, _)| place), model.remove(&id));
             }
             assert_eq!(index.get(id), model.get(&id).copied());
         }
@@ -119,7 +151,9 @@ mod tests {
     #[test]
     fn s144_a_million_messages_take_under_forty_bytes_each() {
         let mut index = Index::default();
-        (0..1_000_000).for_each(|id| index.insert(MessageId(id), Place::new(0, 0, 0, false, 0)));
+        for id in 0..1_000_000 {
+            index.insert(MessageId(id), Place::new(0, 0, 0, false, 0), Vec::new());
+        }
         let bytes: usize = index.blocks.iter().map(|b| b.capacity() * 24 + 24).sum();
         assert!(bytes < 40_000_000, "{bytes}");
     }

@@ -96,6 +96,18 @@ pub enum Work {
     Read { file: File, offset: u64, buffer: Vec<u8> },
 }
 
+impl Work {
+    /// How many syncs it needs.
+    pub(crate) fn syncs(&self) -> u64 {
+        match self {
+            Work::Create { .. } => 2,
+            Work::Write { sync, .. } | Work::Zero { sync, .. } => u64::from(*sync),
+            Work::Grow { .. } | Work::Sync { .. } | Work::Remove { .. } => 1,
+            Work::Read { .. } => 0,
+        }
+    }
+}
+
 /// The end of an [`Io`]. Only [`execute`] and [`Unsynced::sync`] make one.
 ///
 /// If the request was a write with a sync and succeeded, the result holds the [`Synced`] of that

@@ -2,13 +2,9 @@
 //!
 //! Must never change anything before the lock is held and the version is known.
 
-use crate::commit::LogStream;
 use crate::format::{LOCK, MARKER, marker, marker_version};
-use crate::recover::{self, Loaded};
-use crate::retire::{Mover, Supply};
-use crate::snapshot::Snapshots;
-use crate::{File, OpenError, OpenReport, Refusal, Replay, Settings, Spool, Usage};
-use std::collections::{HashMap, VecDeque};
+use crate::recover;
+use crate::{File, OpenError, OpenReport, Replay, Settings, Spool};
 use world::{Disk, Errno};
 
 /// The marker is a line; a longer file is none.
@@ -34,7 +30,7 @@ pub fn open(
     let mut loaded = recover::load(disk, settings.segment_bytes, true, replay)?;
     loaded.report.created = created;
     let report = loaded.report.clone();
-    Ok((resume(loaded, settings, secret), report))
+    Ok((Spool::resume(loaded, settings, secret), report))
 }
 
 /// Whether a spool was made. `MARKER` says which version everything else is.
@@ -85,58 +81,4 @@ fn write_marker(disk: &dyn Disk) -> Result<(), OpenError> {
 fn settle_marker(disk: &dyn Disk) -> Result<(), OpenError> {
     disk.sync(MARKER)?;
     Ok(disk.sync_dir()?)
-}
-
-fn resume(loaded: Loaded, settings: Settings, secret: u64) -> Spool {
-    let snapshots = Snapshots {
-        newest: loaded.snapshot,
-        newest_start: loaded.snapshot_start,
-        covered: loaded.older_start,
-        bytes: loaded.snapshot_bytes,
-        ..Snapshots::default()
-    };
-    let mut spool = Spool {
-        settings,
-        segments: loaded.segments,
-        log: LogStream::new(1, loaded.last_commit + 1),
-        bulk: LogStream::new(2, 1),
-        index: loaded.index,
-        extras: loaded.extras,
-        staged: HashMap::new(),
-        staged_bytes: 0,
-        own_staged_bytes: 0,
-        resting: VecDeque::new(),
-        waiting: VecDeque::new(),
-        unsettled: HashMap::new(),
-        outputs: VecDeque::new(),
-        refusing: Vec::new(),
-        last_message: loaded.last_message,
-        last_record: loaded.last_record,
-        last_batch: 2,
-        last_ticket: 0,
-        last_io: 0,
-        last_epoch: loaded.last_epoch,
-        nonce_seed: secret,
-        written_lengths: HashMap::new(),
-        recent: HashMap::new(),
-        recent_order: VecDeque::new(),
-        supply: Supply { look: true, ..Supply::default() },
-        mover: Mover::default(),
-        snapshots,
-        log_bytes: loaded.tail_bytes,
-        failures: 0,
-        deleted: false,
-        last_refusal: Refusal::Broken,
-        broken: None,
-        idle_at: mail::Instant::ZERO,
-        usage: Usage::default(),
-    };
-    for (transaction, message) in loaded.recent {
-        spool.remember(transaction, message);
-    }
-    if !loaded.voids.is_empty() {
-        spool.log.voids = loaded.voids;
-        spool.push_void();
-    }
-    spool
 }

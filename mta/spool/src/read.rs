@@ -77,8 +77,7 @@ impl Spool {
         let segment = self.segments.get(place.slot)?;
         let (epoch, segment_bytes) = (segment.epoch, segment.bytes);
         let mut held = vec![place.slot];
-        let extras = self.extras.get(&message).into_iter().flatten();
-        held.extend(extras.map(|extra| extra.slot));
+        held.extend(self.index.extras(message).iter().map(|extra| extra.slot));
         held.iter().for_each(|slot| self.segments.hold(*slot));
         Some(Plan { message, place, epoch, segment_bytes, held })
     }

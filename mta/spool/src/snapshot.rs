@@ -7,6 +7,7 @@ use crate::format::snapshot::{
 };
 use crate::format::{BLOCK, aligned};
 use crate::io::{File, IoDone, Work};
+use crate::recover::Loaded;
 use crate::retire::BackgroundJob;
 use crate::segments::State;
 use crate::{Alarm, Output, SnapshotSlice, Spool};
@@ -16,29 +17,79 @@ use std::time::Duration;
 /// How long a failed snapshot rests.
 const RETRY_SECONDS: u64 = 30;
 
-/// The snapshots there are and the one in the making.
+/// The complete snapshots and the one that is being made.
 #[derive(Default)]
 pub(crate) struct Snapshots {
     /// Generation of the newest that is complete.
-    pub newest: u64,
-    /// Where the newest starts in the log, and the one before.
-    pub newest_start: u64,
-    /// Records before this are in both: their segments may go.
-    pub covered: u64,
+    newest: u64,
+    /// The newest covers the records before this one.
+    newest_start: u64,
+    /// Both snapshots cover the records before this one.
+    covered: u64,
     /// Bytes of the newest.
-    pub bytes: u64,
-    /// Bytes of log when the last one was begun.
-    pub log_bytes: u64,
-    /// The files that have their blocks, so that a full disk does not stand in the way.
-    pub prepared: [bool; 2],
-    /// Room is short: make one as soon as it helps.
-    pub hurry: bool,
-    pub retry_at: Option<Instant>,
-    pub making: Option<Making>,
+    bytes: u64,
+    /// Bytes of the log since the last snapshot was begun.
+    log_bytes: u64,
+    /// The files that have their blocks, so that a full disk does not prevent a snapshot.
+    prepared: [bool; 2],
+    /// Room is short: make a snapshot as soon as it helps.
+    hurry: bool,
+    retry_at: Option<Instant>,
+    making: Option<Making>,
+    completed: u64,
 }
 
-/// A snapshot in the making.
-pub(crate) struct Making {
+impl Snapshots {
+    /// The snapshots that recovery found.
+    pub(crate) fn of(loaded: &Loaded) -> Snapshots {
+        Snapshots {
+            newest: loaded.snapshot,
+            newest_start: loaded.snapshot_start,
+            covered: loaded.older_start,
+            bytes: loaded.snapshot_bytes,
+            log_bytes: loaded.tail_bytes,
+            ..Snapshots::default()
+        }
+    }
+
+    /// Generation of the newest that is complete.
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The record up to which segments may be used again: both snapshots cover what is before it, or
+    /// the newest alone does if `one_will_do`.
+    pub(crate) fn covered(&self, one_will_do: bool) -> u64 {
+        if one_will_do { self.newest_start } else { self.covered }
+    }
+
+    pub(crate) fn is_making(&self) -> bool {
+        self.making.is_some()
+    }
+
+    /// How many were completed.
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// When the next attempt may begin after a failed one.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    /// Makes a snapshot as soon as it helps.
+    pub(crate) fn hurry(&mut self) {
+        self.hurry = true;
+    }
+
+    /// Counts bytes that were written to the log.
+    pub(crate) fn log_grew(&mut self, bytes: u32) {
+        self.log_bytes += u64::from(bytes);
+    }
+}
+
+/// A snapshot that is being made.
+struct Making {
     header: SnapshotHeader,
     after: u64,
     /// Ids above this came later and are in the log.
@@ -84,8 +135,8 @@ impl Spool {
     /// Makes a snapshot as soon as possible: before an orderly end, so that the next start is
     /// quick.
     pub fn snapshot_now(&mut self) {
-        self.supply.look = true;
-        self.snapshots.hurry = true;
+        self.supply.look();
+        self.snapshots.hurry();
     }
 
     /// The next I/O of the snapshot in the making, or of a new one if it is time.
@@ -123,7 +174,6 @@ impl Spool {
             }
         };
         making.stage = Awaits::Busy(step);
-        self.usage.syncs += u64::from(!matches!(step, Step::Slice | Step::Table));
         Some(work)
     }
 
@@ -134,7 +184,6 @@ impl Spool {
         }
         let which = self.snapshots.prepared.iter().position(|prepared| !prepared)? as u8;
         let bytes = allocation(self.snapshots.bytes, self.settings.segment_bytes);
-        self.usage.syncs += 2;
         let file = File::Snapshot(which);
         Some((BackgroundJob::Prepare(which), Work::Create { file, bytes, keep_free: 0 }))
     }
@@ -158,22 +207,14 @@ impl Spool {
     fn has_caught_up(&mut self) -> bool {
         let Some(making) = self.snapshots.making.as_mut() else { return false };
         let known = making.needs_ticket;
-        if self.waiting.iter().any(|group| group.ticket.is_some_and(|ticket| ticket.0 <= known)) {
+        if self.groups.has_ticket_up_to(known) {
             return false;
         }
         if known > 0 {
-            making.needs = making.needs.max(self.last_record);
+            making.needs = making.needs.max(self.ids.last_record());
             making.needs_ticket = 0;
         }
         true
-    }
-
-    /// Messages whose end has been handed in and waits for its batch: the caller has no state of
-    /// them any more, and the snapshot will not be complete before that end is durable.
-    fn ending(&self) -> std::collections::HashSet<MessageId> {
-        let changes = self.waiting.iter().flat_map(|group| &group.changes);
-        let ends = changes.filter(|change| matches!(change, mail::Change::Retire { .. }));
-        ends.map(mail::Change::message).collect()
     }
 
     /// Due when enough log was written since the last one, or room is short and it would help.
@@ -185,7 +226,7 @@ impl Spool {
             return None;
         }
         self.snapshots.retry_at = None;
-        let written = self.log_bytes - self.snapshots.log_bytes;
+        let written = self.snapshots.log_bytes;
         let by_size = self.settings.snapshot_log_factor * self.snapshots.bytes;
         let enough = self.settings.snapshot_log_bytes.max(by_size);
         // What a torn commit left behind has records beyond the log's end: no snapshot covers it
@@ -196,19 +237,19 @@ impl Spool {
         if written < enough && !hurry {
             return None;
         }
-        self.snapshots.hurry = self.supply.full;
-        self.snapshots.log_bytes = self.log_bytes;
+        self.snapshots.hurry = self.supply.is_full();
+        self.snapshots.log_bytes = 0;
         let header = SnapshotHeader {
             generation: self.snapshots.newest + 1,
             complete: false,
             start_record: self.frontier() + 1,
-            start_commit: self.log.start_commit(),
+            start_commit: self.streams.log().start_commit(),
             slices: 0,
             bytes: BLOCK as u64,
-            last_message: self.last_message,
+            last_message: self.ids.last_message(),
             last_epoch: 0,
         };
-        let (stage, end) = (Awaits::Allocate, self.last_message);
+        let (stage, end) = (Awaits::Allocate, self.ids.last_message());
         self.snapshots.making =
             Some(Making { header, after: 0, end, position: 0, stage, needs: 0, needs_ticket: 0 });
         Some(())
@@ -254,13 +295,15 @@ impl Spool {
         making.stage = Awaits::ExpectBlobs;
         making.position = position;
         let slice = SnapshotSlice { generation, number, after, through, messages };
-        self.outputs.push_back(Output::SnapshotWanted(slice));
+        self.say(Output::SnapshotWanted(slice));
     }
 
     /// The answer to [`Output::SnapshotWanted`]: the state of those messages that are still there.
     pub fn snapshot_slice(&mut self, slice: SnapshotSlice, mut blobs: Vec<(MessageId, Vec<u8>)>) {
-        let last_record = self.last_record;
-        let ending = self.ending();
+        let last_record = self.ids.last_record();
+        // The caller no longer has a state of messages whose end waits for its batch. The snapshot
+        // will not be complete before that end is durable.
+        let ending = self.groups.ending();
         let Some(making) = self.snapshots.making.as_mut() else { return };
         let expected = (making.header.generation, making.header.slices);
         if expected != (slice.generation, slice.number)
@@ -279,7 +322,7 @@ impl Spool {
             let place = places.next_if(|(id, _)| id == message);
             match (place, given.next_if(|(id, _)| id == message)) {
                 (Some((_, place)), Some((_, blob))) => {
-                    let extras = self.extras.get(message).map(|e| e.to_vec()).unwrap_or_default();
+                    let extras = self.index.extras(*message).to_vec();
                     encode_entry(&mut bytes, &Entry { message: *message, place, extras, blob });
                 }
                 (Some(_), None) if !ending.contains(message) => {
@@ -304,9 +347,9 @@ impl Spool {
         making.after = slice.through;
         // The caller's state may be ahead of the log: a bounce that it counts on must be there.
         making.needs = making.needs.max(last_record);
-        making.needs_ticket = self.last_ticket;
+        making.needs_ticket = self.ids.last_ticket();
         making.stage = Awaits::Slice(bytes, false);
-        self.supply.look = true;
+        self.supply.look();
     }
 
     fn make_table(&mut self) {
@@ -323,11 +366,8 @@ impl Spool {
                 _ => s.last_record,
             },
         });
-        let recent = self.recent_order.iter();
-        let table = Table {
-            segments: segments.collect(),
-            transactions: recent.filter_map(|t| Some((*t, *self.recent.get(t)?))).collect(),
-        };
+        let table =
+            Table { segments: segments.collect(), transactions: self.recent.iter().collect() };
         let Some(making) = self.snapshots.making.as_mut() else { return };
         let mut bytes = vec![0; SLICE_HEADER];
         table.encode(&mut bytes);
@@ -342,8 +382,8 @@ impl Spool {
             table: true,
         };
         header.seal(&mut bytes);
-        making.header.last_message = self.last_message;
-        making.header.last_epoch = self.last_epoch;
+        making.header.last_message = self.ids.last_message();
+        making.header.last_epoch = self.ids.last_epoch();
         making.stage = Awaits::Slice(bytes, true);
     }
 
@@ -354,7 +394,7 @@ impl Spool {
         snapshots.newest_start = making.header.start_record;
         snapshots.newest = making.header.generation;
         snapshots.bytes = making.header.bytes;
-        self.usage.snapshots += 1;
+        snapshots.completed += 1;
     }
 }
 

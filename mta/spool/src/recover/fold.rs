@@ -252,16 +252,7 @@ impl Fold<'_> {
         if !slots.all(same) {
             self.doubtful.insert(message);
         }
-        self.place(message, place, extras);
-    }
-
-    fn place(&mut self, message: MessageId, place: Place, extras: Vec<Extra>) {
-        self.loaded.index.insert(message, place);
-        if extras.is_empty() {
-            self.loaded.extras.remove(&message);
-        } else {
-            self.loaded.extras.insert(message, extras.into_boxed_slice());
-        }
+        self.loaded.index.insert(message, place, extras);
     }
 
     fn record(&mut self, batch: &FoundBatch, record: &FoundRecord, payload: &[u8]) {
@@ -307,7 +298,7 @@ impl Fold<'_> {
         }
         let (place, extras) = place_of(batch, found, length, &record);
         self.doubtful.remove(&message);
-        self.place(message, place, extras);
+        self.loaded.index.insert(message, place, extras);
         if !known {
             let MessageRecord { transaction, envelope, body_bytes, .. } = record;
             let accepted = Replay::Accepted { message, transaction, envelope, body_bytes };
@@ -322,7 +313,6 @@ impl Fold<'_> {
         }
         if matches!(change, Change::Retire { .. }) {
             self.loaded.index.remove(message);
-            self.loaded.extras.remove(&message);
             self.doubtful.remove(&message);
             self.ended.insert(message);
         }
@@ -343,7 +333,7 @@ impl Fold<'_> {
         keep_slots(loaded);
         for (message, place) in loaded.index.above(0) {
             loaded.segments.add(place.slot, place.own_bytes());
-            for extra in loaded.extras.get(&message).into_iter().flatten() {
+            for extra in loaded.index.extras(message) {
                 loaded.segments.add(extra.slot, extra.bytes.into());
             }
         }
@@ -375,8 +365,8 @@ impl Fold<'_> {
 /// A slot that a live message names must not be used for anything else, even if its file is gone
 /// or looks free.
 fn keep_slots(loaded: &mut Loaded) {
-    let extras = loaded.extras.values().flatten().map(|extra| extra.slot);
-    let slots = loaded.index.above(0).map(|(_, place)| place.slot).chain(extras);
+    let slots = loaded.index.above(0).map(|(_, place)| place.slot);
+    let slots = slots.chain(loaded.index.extra_slots());
     for slot in slots {
         let fresh = || Segment::new(State::Kept, 0);
         let segment = loaded.segments.all.entry(slot).or_insert_with(fresh);

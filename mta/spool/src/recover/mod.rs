@@ -9,11 +9,9 @@ mod snapshot;
 mod survey;
 
 use crate::File;
-use crate::format::snapshot::Extra;
 use crate::index::Index;
 use crate::segments::Segments;
 use mail::{Change, Envelope, MessageId, TransactionId};
-use std::collections::HashMap;
 use world::{Disk, DiskError};
 
 /// What the caller is told at the start, in the order in which it happened. Of a message that ends in the log the caller
@@ -115,7 +113,6 @@ pub(crate) struct Loaded {
     pub tail_bytes: u64,
     pub segments: Segments,
     pub index: Index,
-    pub extras: HashMap<MessageId, Box<[Extra]>>,
     pub recent: Vec<(TransactionId, MessageId)>,
     pub last_message: u64,
     pub last_record: u64,
