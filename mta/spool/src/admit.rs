@@ -316,7 +316,7 @@ pub fn change_bytes(change: &Change) -> usize {
     }
 }
 
-/// What the chunks take in each segment.
+/// Sums up the bytes that chunks take in each segment.
 pub(crate) fn extras(chunks: &[ChunkPlace]) -> Vec<Extra> {
     let mut extras: Vec<Extra> = Vec::new();
     for chunk in chunks {

@@ -9,19 +9,19 @@ use crate::format::snapshot::Extra;
 use mail::{Instant, MessageId, TransactionId};
 use std::time::Duration;
 
-/// Stands for the batch's own segment in an [`Extra`] until that is known.
+/// Stands in an [`Extra`] for the segment of the batch until that is known.
 pub(crate) const OWN_SEGMENT: u32 = u32::MAX;
 
 /// What to do when the batch is durable.
 #[derive(Debug)]
 pub(crate) enum BatchItem {
-    /// The n-th chunk of a staged body has a place.
+    /// The n-th chunk of a staged body is durable.
     Chunk { transaction: TransactionId, nth: usize, offset: u32 },
-    /// A message is live.
+    /// A message becomes live.
     Message(MessageItem),
-    /// A live message has a new place.
+    /// A live message gets a new place.
     Moved(MessageItem),
-    /// A change is recorded; of a retired message the place is free.
+    /// A change is recorded; the place of a retired message becomes free.
     Change { message: MessageId, retired: Option<(Place, Vec<Extra>)> },
     /// A whole group is recorded.
     Group(Ticket),
@@ -32,9 +32,9 @@ pub(crate) enum BatchItem {
 pub(crate) struct MessageItem {
     pub message: MessageId,
     pub transaction: TransactionId,
-    /// Came from a client who can be told to try again.
+    /// It came from a client, who can be told to try again.
     pub client: bool,
-    /// Of the record's header in the batch.
+    /// Offset of the record's header in the batch.
     pub offset: u32,
     pub length: u32,
     pub adjacent: bool,
@@ -199,8 +199,8 @@ impl Batch {
         for_senders.into_iter().chain(self.deadline).min()
     }
 
-    /// Takes the clients' messages out: their records become chunks that nothing refers to, so
-    /// that every other record keeps its place and distance.
+    /// Takes the clients' messages out. Their records become chunks that nothing refers to, so that all
+    /// other records keep their places.
     pub(crate) fn refuse_clients(&mut self) -> Vec<MessageItem> {
         let mut refused = Vec::new();
         for item in std::mem::take(&mut self.items) {

@@ -1,7 +1,7 @@
-//! Verifies a whole spool directory, reading every record and every live body.
+//! Verifies a whole spool directory: reads every record and every live body.
 //!
-//! Must never write, lock or repair; on a directory that a running spool writes meanwhile it may
-//! report damage that is none, so a copy should be checked.
+//! Must never write, lock or repair. On a directory that a running spool writes, it may report damage
+//! that does not exist; check a copy instead.
 
 use crate::format::MARKER;
 use crate::open::read_marker;
@@ -14,27 +14,27 @@ use world::Disk;
 
 pub use crate::recover::Damage;
 
-/// What the check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// As an opening would report it, with damage in old segments too.
+    /// What an opening would report, with damage in old segments as well.
     pub opening: OpenReport,
-    /// Live messages whose envelope and body are whole.
+    /// Number of live messages whose envelope and body are whole.
     pub whole: u64,
-    /// Live messages that are not, each with the reason.
+    /// The other live messages, each with the reason.
     pub damaged: Vec<(MessageId, String)>,
-    /// Bytes of bodies that were verified.
+    /// Bytes of verified bodies.
     pub body_bytes: u64,
 }
 
 impl Report {
-    /// Nothing that was promised is hurt.
+    /// Whether no promised data is damaged.
     pub fn is_clean(&self) -> bool {
         self.damaged.is_empty() && self.opening.damage.is_empty()
     }
 }
 
-/// Checks everything. `segment_bytes` as in the settings.
+/// Checks everything. `segment_bytes` is the size of segments in the settings.
 pub fn check(disk: &dyn Disk, segment_bytes: u32) -> Result<Report, OpenError> {
     let entries = disk.list()?;
     let marker = entries.iter().find(|entry| entry.name == MARKER);

@@ -1,12 +1,11 @@
-//! The promise: append, group commit, recover, retire.
+//! The promise: appends messages to a log, commits them in groups, recovers them, and retires them.
 //!
-//! Must never say `Durable` before a sync has come back, write on in a segment that ended in
-//! damage, or reach the disk but through [`Io`] values (recovery and reading excepted, which are
-//! given a disk).
+//! Must never make a `Durable` before a sync has come back, write into a segment that ended in damage,
+//! or reach the disk except by [`Io`] values (recovery and reading are given a disk).
 //!
-//! The shape is that of every machine here: [`Spool::handle`], [`Spool::poll`],
-//! [`Spool::next_wakeup`]. The driver takes each [`Output::Io`], calls [`execute`] on whatever
-//! thread it likes, and hands the [`IoDone`] back.
+//! The machine has the same shape as every other: [`Spool::handle`], [`Spool::poll`],
+//! [`Spool::next_wakeup`]. The driver takes each [`Output::Io`], calls [`execute`] on a thread of its
+//! choice, and hands the [`IoDone`] back.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -206,13 +206,13 @@ impl LogStream {
         self.closed.front().map(|batch| aligned(batch.bytes(), BLOCK) as u32)
     }
 
-    /// Whether the active segment has room for so many bytes.
+    /// Whether the active segment has room for this many bytes.
     pub(crate) fn fits(&self, bytes: u32) -> bool {
         self.active.is_some_and(|active| active.room() >= bytes)
     }
 
-    /// Goes on to the next segment, if there is one with room for so many bytes; returns the slot
-    /// of the segment that is left.
+    /// Makes the next segment the active one, if it has room for this many bytes. Returns the slot of
+    /// the former active segment.
     pub(crate) fn turn_to_next(&mut self, bytes: u32) -> Option<Option<u32>> {
         let next = self.next.take_if(|next| next.room() >= bytes)?;
         Some(self.active.replace(next).map(|old| old.slot))

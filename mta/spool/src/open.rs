@@ -1,4 +1,4 @@
-//! Opens a spool: lock, version, recovery, and the machine that goes on from there.
+//! Opens a spool: takes the lock, checks the version, recovers, and returns the machine.
 //!
 //! Must never change anything before the lock is held and the version is known.
 
@@ -7,12 +7,13 @@ use crate::recover;
 use crate::{File, OpenError, OpenReport, Replay, Settings, Spool};
 use world::{Disk, Errno};
 
-/// The marker is a line; a longer file is none.
+/// Upper bound on the bytes of a marker, which is one line.
 const MARKER_BYTES_MAX: u64 = 64;
 
-/// Takes the lock, recovers what is there and tells it to `replay`. `secret` makes the nonces of
-/// this life and must be drawn at random. The reading happens before this returns; whatever must
-/// be written comes out of the spool's first polls.
+/// Takes the lock, recovers what the directory holds, and tells it to `replay`.
+///
+/// `secret` makes the nonces of this process and must be drawn at random. All reading happens before
+/// this returns; what must be written comes out of the spool's first polls.
 pub fn open(
     disk: &dyn Disk,
     settings: Settings,
@@ -33,15 +34,15 @@ pub fn open(
     Ok((Spool::resume(loaded, settings, secret), report))
 }
 
-/// Whether a spool was made. `MARKER` says which version everything else is.
+/// Checks the version of the directory, or makes a new spool; returns whether it was made.
 fn check_marker(disk: &dyn Disk, may_create: bool) -> Result<bool, OpenError> {
     let entries = disk.list()?;
     let marked = entries.iter().find(|entry| entry.name == MARKER);
     if let Some(text) = marked.and_then(|entry| read_marker(disk, entry.bytes)) {
         return match marker_version(&text) {
             Some(version) if version > crate::format::VERSION => Err(OpenError::Newer(version)),
-            // Whoever made it may have been killed before it was synced, and everything that
-            // follows would be of no use without it.
+            // The process that wrote the marker may have been killed before it was synced, and
+            // without a durable marker everything that follows would be useless.
             Some(_) => settle_marker(disk).map(|()| false),
             None => Err(OpenError::NoMarker),
         };
@@ -53,15 +54,15 @@ fn check_marker(disk: &dyn Disk, may_create: bool) -> Result<bool, OpenError> {
         return Err(OpenError::Missing);
     }
     if marked.is_some() {
-        // Zeros, and perhaps more of them than a marker has bytes: what is written over them would
-        // not read as one.
+        // The file holds zeros, perhaps more of them than a marker has bytes. A marker written over
+        // them could not be read.
         disk.remove(MARKER)?;
     }
     write_marker(disk)?;
     Ok(true)
 }
 
-/// `None` for an empty one too: the power went while it was made.
+/// Reads the marker. `None` also if it is empty, because the power went out while it was written.
 pub(crate) fn read_marker(disk: &dyn Disk, bytes: u64) -> Option<Vec<u8>> {
     let mut text = vec![0; bytes.min(MARKER_BYTES_MAX) as usize];
     disk.read_at(MARKER, 0, &mut text).ok()?;

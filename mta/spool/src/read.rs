@@ -1,7 +1,7 @@
-//! Reading a message back: one read for its envelope and a small body, one for each chunk of a
-//! large one, all of it checked.
+//! Reading a message: one read for its envelope and a small body, and one for each chunk of a large
+//! body. All checksums are verified.
 //!
-//! Must never give out a byte whose checksum was not right.
+//! Must never return a byte whose checksum was wrong.
 
 use crate::Spool;
 use crate::format::aligned;
@@ -12,11 +12,11 @@ use bytes::Bytes;
 use mail::{Envelope, MessageId, TransactionId};
 use world::{Disk, DiskError};
 
-/// How a message is read. Its segments are kept until [`Spool::unplan`].
+/// How to read a message. Its segments are kept until [`Spool::unplan`].
 #[derive(Debug)]
 #[must_use]
 pub struct Plan {
-    /// Which message.
+    /// The message.
     pub message: MessageId,
     pub(crate) place: Place,
     pub(crate) epoch: u64,
@@ -29,21 +29,21 @@ pub struct Plan {
 pub struct StoredMessage {
     /// Its queue id.
     pub message: MessageId,
-    /// What brought it.
+    /// The transaction that brought it.
     pub transaction: TransactionId,
-    /// Who to whom.
+    /// Sender and recipients.
     pub envelope: Envelope,
-    /// Header lines of ours, before the body.
+    /// The trace header that goes before the body.
     pub prefix: Bytes,
     /// Length of the body without the prefix.
     pub body_bytes: u64,
-    /// The whole body, where it was read along with the record.
+    /// The whole body, if it was read along with the record.
     pub body: Option<Bytes>,
-    /// Else its chunks, in order.
+    /// The chunks of the body otherwise, in order.
     pub chunks: Vec<Chunk>,
 }
 
-/// One piece of a body, of at most the size that was set when it came.
+/// One chunk of a stored body. Its size was bounded by the settings when it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
     pub(crate) slot: u32,
@@ -62,16 +62,16 @@ pub struct Damaged(pub &'static str);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The disk said no.
+    /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The disk said something else than what was written.
+    /// The disk returned other bytes than those that were written.
     #[error(transparent)]
     Damaged(#[from] Damaged),
 }
 
 impl Spool {
-    /// How a live message is read. Give the plan back when its last chunk has been read.
+    /// Returns how to read a live message. The plan must be given back when its last chunk has been read.
     pub fn plan(&mut self, message: MessageId) -> Option<Plan> {
         let place = self.index.get(message)?;
         let segment = self.segments.get(place.slot)?;
@@ -82,14 +82,14 @@ impl Spool {
         Some(Plan { message, place, epoch, segment_bytes, held })
     }
 
-    /// The reader is done.
+    /// Gives a plan back; inverse of `plan`.
     pub fn unplan(&mut self, plan: Plan) {
         plan.held.iter().for_each(|slot| self.segments.unhold(*slot));
     }
 }
 
 impl Plan {
-    /// Bytes before the record's header that are read along: an adjacent body.
+    /// Bytes before the record's header that are read along with it: an adjacent body.
     fn before(&self) -> usize {
         match self.place.is_adjacent() {
             true => aligned(self.place.body_bytes as usize, 8),
@@ -97,14 +97,14 @@ impl Plan {
         }
     }
 
-    /// Whether the place is inside its segment: a damaged one must not make a reader allocate.
+    /// Whether the place is inside its segment. A damaged place must not make a reader allocate.
     pub(crate) fn is_inside(&self) -> bool {
         let end =
             u64::from(self.place.offset) + (RECORD_HEADER as u64) + u64::from(self.place.length());
         self.before() as u64 <= u64::from(self.place.offset) && end <= u64::from(self.segment_bytes)
     }
 
-    /// The read that [`Plan::parse`] wants the result of.
+    /// The read whose result goes to [`Plan::parse`].
     pub fn work(&self) -> Work {
         let length = self.before() + RECORD_HEADER + self.place.length() as usize;
         Work::Read {
@@ -114,7 +114,7 @@ impl Plan {
         }
     }
 
-    /// Checks and takes apart what was read.
+    /// Verifies and decodes what was read.
     pub fn parse(&self, bytes: &Bytes) -> Result<StoredMessage, Damaged> {
         let before = self.before();
         let record = record_at(bytes, before, self.epoch).ok_or(Damaged("bad message record"))?;
@@ -159,12 +159,12 @@ impl Plan {
 }
 
 impl Chunk {
-    /// Bytes of the piece.
+    /// Length in bytes.
     pub fn bytes(&self) -> u32 {
         self.length
     }
 
-    /// The read of the piece.
+    /// The read of the chunk.
     pub fn work(&self) -> Work {
         let buffer = vec![0; self.length as usize];
         Work::Read { file: File::Segment(self.slot), offset: self.offset.into(), buffer }
@@ -177,7 +177,7 @@ impl Chunk {
     }
 }
 
-/// Reads envelope, prefix, and body or list of chunks.
+/// Reads envelope and trace header, and the body or the list of its chunks.
 pub fn read_message(disk: &dyn Disk, plan: &Plan) -> Result<StoredMessage, ReadError> {
     if !plan.is_inside() {
         return Err(Damaged("the message is outside of its segment").into());

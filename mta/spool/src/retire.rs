@@ -56,7 +56,7 @@ impl Supply {
         self.full
     }
 
-    /// A commit of so many bytes has ended: perhaps zeros waited for that.
+    /// A commit of this many bytes has ended. Zeros may have waited for that.
     pub(crate) fn committed(&mut self, bytes: u64, now: Now) {
         self.look |= self.pace.committed(bytes, now);
     }
@@ -72,7 +72,7 @@ impl Supply {
     }
 }
 
-/// What the one background I/O is for.
+/// What the one background request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackgroundJob {
     Create(u32),
@@ -137,7 +137,7 @@ impl Spool {
         (Active { slot, epoch, nonce, offset: BLOCK as u32, bytes }, header)
     }
 
-    /// One thing to do while there is time.
+    /// Returns one thing to do while there is time.
     pub(crate) fn background(&mut self, now: Now) -> Option<Io> {
         let wakeup = self.supply.wakeups().chain(self.snapshots.retry_at()).min();
         let look = self.supply.look || wakeup.is_some_and(|at| at <= now.monotonic);
@@ -326,7 +326,7 @@ impl Spool {
         match error.is_full() {
             true if !self.supply.full => self.alarm(Alarm::Full(error)),
             true => {}
-            // What waits for the segment is as good as a commit that failed.
+            // A commit that waits for the segment counts as failed.
             false if stuck => self.failing(error, now),
             false => self.alarm(Alarm::Background(error)),
         }

@@ -1,22 +1,23 @@
-//! How long a commit waits for company: on a slow disk a client that has just been answered is back
-//! with its next message long before a sync is over.
+//! How long a commit waits for more messages: on a slow disk a client that was just answered sends its
+//! next message long before a sync has ended.
 //!
-//! Must never let a message wait where nobody is expected, nor for longer than [`PATIENCE_MAX`].
+//! Must never let a message wait if no other is expected, nor for longer than [`PATIENCE_MAX`].
 
 use std::time::Duration;
 
-/// What syncs in less than this is not waited for: commits are cheap there.
+/// A commit does not wait if commits take less than this: they are cheap.
 const SLOW: Duration = Duration::from_millis(1);
-/// However slow the disk is.
+/// Longest wait, however slow the disk is.
 const PATIENCE_MAX: Duration = Duration::from_millis(15);
-/// So many are worth a sync of their own: while it lasts the next ones come.
+/// A batch with this number of messages is worth a sync of its own: the next batch is gathered while
+/// the sync runs.
 const ENOUGH: u32 = 96;
-/// What one stall of the disk counts at most.
+/// Upper bound on what one stall of the disk adds to the average.
 const TOOK_MAX: Duration = Duration::from_millis(100);
-/// One commit weighs so little in the average.
+/// One commit counts in the average as one part in this many.
 const WEIGHT: u32 = 8;
 
-/// What commits took of late, and how many clients the last one answered.
+/// How long recent commits took, and how many clients the last one answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rhythm {
     took: Duration,
@@ -24,15 +25,15 @@ pub(crate) struct Rhythm {
 }
 
 impl Rhythm {
-    /// A commit with so many messages has taken so long.
+    /// Counts a commit with this number of messages.
     pub(crate) fn settled(&mut self, took: Duration, messages: u32) {
         self.took = (self.took * (WEIGHT - 1) + took.min(TOOK_MAX)) / WEIGHT;
         self.answered = messages;
     }
 
-    /// How long a batch with so many messages waits for more, counted from its first; `under_way` is
-    /// how many the largest commit has that is not back yet. Those it will answer, and those
-    /// that were just answered, are expected.
+    /// Returns how long a batch with this number of messages waits for more, from its first message on.
+    /// `under_way` is the number of messages in the largest commit under way. The clients which that
+    /// commit will answer, and those just answered, are expected to send more.
     pub(crate) fn patience(&self, messages: u32, under_way: u32) -> Duration {
         let expected = self.answered.max(under_way.div_ceil(2)).min(ENOUGH);
         if self.took < SLOW || messages >= expected {

@@ -1,29 +1,29 @@
-//! The segments there are, what each is for, and which may be used again.
+//! The segments that exist, the state of each, and which may be used again.
 //!
-//! Must never call a segment reusable while a live message, a reader, a staged body or an
-//! uncovered state record needs it.
+//! Must never reuse a segment while a live message, a reader, a staged body, or a state record that
+//! the snapshots do not cover needs it.
 
 use crate::format::segment::SegmentKind;
 use std::collections::BTreeMap;
 
-/// Where a segment is in its life.
+/// The states of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its file is being made.
+    /// Its file is being created.
     Creating,
-    /// Zeroed up to here.
+    /// Being zeroed; zeros are written up to this offset.
     Zeroing(u32),
     /// Zeroed or recycled: may be activated.
     Ready,
-    /// Its new header is under way.
+    /// Its new header is being written.
     Activating,
     /// Written now or next.
     Writing,
-    /// Full, or left behind by an earlier life.
+    /// Full, or written by an earlier process.
     Sealed,
-    /// A write or sync failed: read while it can be, then removed.
+    /// A write or sync failed. Read as long as a message needs it, then removed.
     Failed,
-    /// Found damaged: kept for the operator, never touched.
+    /// Found damaged. Kept for the operator and never touched.
     Kept,
     /// Its file is being removed.
     Removing,
@@ -38,12 +38,12 @@ pub(crate) struct Segment {
     pub bytes: u32,
     /// The last record in it.
     pub last_record: u64,
-    /// Parts of live messages, and their bytes.
+    /// Number of parts of live messages in it, and their bytes.
     pub live: u32,
     pub live_bytes: u64,
-    /// Readers, and chunks of staged bodies.
+    /// Number of readers, chunks of staged bodies, and commits under way.
     pub holds: u32,
-    /// Nothing could be copied out of it.
+    /// Something in it could not be copied forward.
     pub stuck: bool,
 }
 
@@ -69,13 +69,13 @@ impl Segment {
         }
     }
 
-    /// Nothing needs its bytes, if the records before `covered` are in the snapshots.
+    /// Whether nothing needs its bytes, given that the snapshots cover the records before `covered`.
     pub(crate) fn is_dead(&self, covered: u64) -> bool {
         let ended = matches!(self.state, State::Sealed | State::Failed);
         ended && self.live == 0 && self.holds == 0 && self.is_covered(covered)
     }
 
-    /// Its state records are in the snapshots.
+    /// Whether the snapshots cover its state records.
     pub(crate) fn is_covered(&self, covered: u64) -> bool {
         self.kind == SegmentKind::Bulk || self.last_record == 0 || self.last_record < covered
     }
@@ -100,7 +100,7 @@ impl Segments {
         self.all.iter().find(|(_, segment)| wanted(segment)).map(|(slot, _)| *slot)
     }
 
-    /// The lowest number that no segment has.
+    /// The lowest slot that no segment has.
     pub(crate) fn free_slot(&self) -> u32 {
         let mut slot = 0;
         while self.all.contains_key(&slot) {
@@ -109,12 +109,12 @@ impl Segments {
         slot
     }
 
-    /// It is full or was left.
+    /// The segment is full, or its stream has left it.
     pub(crate) fn seal(&mut self, slot: u32) {
         self.set(slot, State::Sealed);
     }
 
-    /// It is never written again.
+    /// The segment is never written again.
     pub(crate) fn fail(&mut self, slot: u32) {
         self.set(slot, State::Failed);
     }
@@ -125,7 +125,7 @@ impl Segments {
         }
     }
 
-    /// A part of a message lives there; inverse of `subtract`.
+    /// A part of a live message is in the segment; inverse of `subtract`.
     pub(crate) fn add(&mut self, slot: u32, bytes: u64) {
         if let Some(segment) = self.all.get_mut(&slot) {
             segment.live += 1;
@@ -133,7 +133,7 @@ impl Segments {
         }
     }
 
-    /// It no longer does.
+    /// A part of a message is no longer needed; inverse of `add`.
     pub(crate) fn subtract(&mut self, slot: u32, bytes: u64) {
         if let Some(segment) = self.all.get_mut(&slot) {
             debug_assert!(segment.live > 0, "more left segment {slot} than came");
@@ -142,14 +142,14 @@ impl Segments {
         }
     }
 
-    /// Somebody reads there or has staged there; inverse of `unhold`.
+    /// A reader, a staged chunk or a commit needs the segment; inverse of `unhold`.
     pub(crate) fn hold(&mut self, slot: u32) {
         if let Some(segment) = self.all.get_mut(&slot) {
             segment.holds += 1;
         }
     }
 
-    /// No longer.
+    /// Inverse of `hold`.
     pub(crate) fn unhold(&mut self, slot: u32) {
         if let Some(segment) = self.all.get_mut(&slot) {
             debug_assert!(segment.holds > 0, "segment {slot} was not held");
@@ -157,7 +157,8 @@ impl Segments {
         }
     }
 
-    /// What is dead becomes ready for another epoch; what failed is left for removal.
+    /// Makes dead segments ready for another epoch, and returns how many. Failed segments are left for
+    /// removal.
     pub(crate) fn recycle(&mut self, covered: u64, bytes: u32) -> u64 {
         let mut recycled = 0;
         for segment in self.all.values_mut() {

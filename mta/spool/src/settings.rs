@@ -5,44 +5,45 @@
 /// All sizes and bounds of the spool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of one segment. Segments of another size stay readable and are not recycled.
+    /// Size of a segment in bytes. Segments of another size stay readable and are not recycled.
     pub segment_bytes: u32,
-    /// A batch is closed before it grows past this, unless one group alone is larger.
+    /// Upper bound on the bytes of a batch, unless one group alone is larger.
     pub batch_bytes_max: u32,
-    /// Commits of the log under way at once; one is always right.
+    /// Upper bound on the commits of the log that are under way at once. One always works.
     pub commits_in_flight: usize,
-    /// Room kept for outcomes and retirements when the disk is full.
+    /// Bytes kept for outcomes and retirements when the disk is full.
     pub reserve_bytes: u64,
-    /// Bytes of the file system left to others.
+    /// Bytes of the file system that are left to others.
     pub keep_free_bytes: u64,
-    /// A body longer than this goes to bulk segments.
+    /// Bodies longer than this go to bulk segments.
     pub bulk_bytes_min: u32,
-    /// A body is stored in pieces of at most this.
+    /// Upper bound on the bytes of one chunk of a body.
     pub chunk_bytes_max: u32,
-    /// Log written between two snapshots of the index.
+    /// Bytes of log between two snapshots of the index.
     pub snapshot_log_bytes: u64,
-    /// At least so many times the bytes of the last snapshot. A snapshot of a long queue costs much, and is paid for by
-    /// the messages that come meanwhile; what they wrote is read again when the spool is opened after a crash.
+    /// Between two snapshots the log also grows by at least this many times the bytes of the last
+    /// snapshot, because a snapshot of a long queue is expensive. The log since the last snapshot is
+    /// read again when the spool is opened after a crash.
     pub snapshot_log_factor: u64,
-    /// Messages in one slice of a snapshot.
+    /// Upper bound on the messages in one slice of a snapshot.
     pub snapshot_slice_messages: usize,
-    /// Bytes staged or gathered and not yet written, in total.
+    /// Upper bound on the bytes that clients have staged, and on those gathered and not yet written.
     pub staged_bytes_max: u64,
-    /// The same for messages of our own (notices), which are counted apart so that they never keep
-    /// clients out. No message of our own is longer.
+    /// The same for messages of our own (notices), which are counted apart so that they never keep clients
+    /// out. Also the upper bound on the length of one.
     pub own_bytes_max: u64,
-    /// Segments kept ready ahead of need.
+    /// Number of segments that are kept ready.
     pub spares: usize,
-    /// Longest time in milliseconds that an outcome waits for a commit to ride in.
+    /// Longest time in milliseconds that an outcome waits for a commit of other messages.
     pub change_delay_ms_max: u64,
-    /// Transactions remembered after they became durable.
+    /// Upper bound on the transactions that are remembered after they became durable.
     pub recent_transactions_max: usize,
-    /// Bytes zeroed in one step of the background.
+    /// Bytes that one background step zeroes.
     pub zero_slice_bytes: u32,
-    /// Segments that are sealed and hold less live mail than one part in this many are copied
-    /// forward, once copies of a block each would fit into half a segment.
+    /// A sealed segment is emptied by copying forward if less than one part in this many of it is live,
+    /// and copies of one block each would fit into half a segment.
     pub copy_forward_divisor: u32,
-    /// May make a new spool in an empty directory.
+    /// Whether a new spool may be made in an empty directory.
     pub create: bool,
 }
 
@@ -74,11 +75,11 @@ impl Settings {
     }
 }
 
-/// The smallest segment: header, one batch, and room to tell them apart.
+/// Size of the smallest segment in bytes.
 pub const SEGMENT_BYTES_MIN: u32 = 64 << 10;
 
 impl Settings {
-    /// What cannot work, in words.
+    /// Returns what cannot work about these settings.
     pub fn problem(&self) -> Option<&'static str> {
         let block = crate::format::BLOCK as u32;
         if self.segment_bytes < SEGMENT_BYTES_MIN || !self.segment_bytes.is_multiple_of(block) {

@@ -1,6 +1,6 @@
-//! Snapshots of the index and of the caller's state: in slices, into two files in turn.
+//! Snapshots of the index and of the caller's state, written in slices to two files in turn.
 //!
-//! Must never be called complete before everything that a slice says is durable in the log too.
+//! Must never complete a snapshot before everything that its slices say is durable in the log too.
 
 use crate::format::snapshot::{
     Entry, SLICE_HEADER, SliceHeader, SnapshotHeader, Table, TableSegment, encode_entry,
@@ -14,7 +14,7 @@ use crate::{Alarm, Output, SnapshotSlice, Spool};
 use mail::{Instant, MessageId, Now};
 use std::time::Duration;
 
-/// How long a failed snapshot rests.
+/// Pause after a failed snapshot.
 const RETRY_SECONDS: u64 = 30;
 
 /// The complete snapshots and the one that is being made.
@@ -91,33 +91,35 @@ impl Snapshots {
 /// A snapshot that is being made.
 struct Making {
     header: SnapshotHeader,
+    /// Ids up to this one are in the slices so far.
     after: u64,
-    /// Ids above this came later and are in the log.
+    /// Ids above this one came later and are in the log.
     end: u64,
-    /// The slice that is asked for has every message whose record is durable up to this one. What becomes durable
-    /// before the caller answers is not in it, whatever its id.
+    /// The slice that was asked for holds every message whose record is durable up to this record. A
+    /// message that becomes durable before the caller answers is not in it, whatever its id.
     position: u64,
     stage: Awaits,
-    /// All records up to this must be durable before it is complete,
+    /// All records up to this one must be durable before the snapshot is complete,
     needs: u64,
-    /// and all groups up to this ticket, which may not have got into a batch yet.
+    /// and all groups up to this ticket, some of which may be in no batch yet.
     needs_ticket: u64,
 }
 
-/// What is awaited.
+/// What a snapshot waits for.
 enum Awaits {
-    /// The file needs blocks.
+    /// The file needs its blocks.
     Allocate,
     /// Its header must say that it is being written.
     Announce,
-    /// The caller's blobs.
+    /// The caller's state of the messages of a slice.
     ExpectBlobs,
-    /// A slice is encoded and wants to be written; the last one is the table.
+    /// An encoded slice must be written; the last one is the table.
     Slice(Vec<u8>, bool),
-    /// Slices are written; sync them once the log has caught up.
+    /// The written slices must be synced, once the log has caught up.
     Sync,
+    /// The header must say that the snapshot is complete.
     Complete,
-    /// An I/O is under way and ends this step.
+    /// A request is under way, which ends this step.
     Busy(Step),
 }
 
@@ -132,14 +134,13 @@ enum Step {
 }
 
 impl Spool {
-    /// Makes a snapshot as soon as possible: before an orderly end, so that the next start is
-    /// quick.
+    /// Makes a snapshot as soon as possible. Called before an orderly end, so that the next start is quick.
     pub fn snapshot_now(&mut self) {
         self.supply.look();
         self.snapshots.hurry();
     }
 
-    /// The next I/O of the snapshot in the making, or of a new one if it is time.
+    /// The next request of the snapshot that is being made, or of a new one if it is due.
     pub(crate) fn snapshot_step(&mut self, now: Now) -> Option<Work> {
         if self.snapshots.making.is_none() {
             self.begin_snapshot(now)?;
@@ -177,7 +178,7 @@ impl Spool {
         Some(work)
     }
 
-    /// Makes the files once in a life, before they are needed.
+    /// Makes the files once in each process, before they are needed.
     pub(crate) fn prepare_snapshot(&mut self, now: Now) -> Option<(BackgroundJob, Work)> {
         if self.snapshots.retry_at.is_some_and(|at| now.monotonic < at) {
             return None;
@@ -203,7 +204,7 @@ impl Spool {
         }
     }
 
-    /// The groups that the slices may know of have got into batches.
+    /// Whether all groups that the slices may know of are in batches.
     fn has_caught_up(&mut self) -> bool {
         let Some(making) = self.snapshots.making.as_mut() else { return false };
         let known = making.needs_ticket;
@@ -217,7 +218,8 @@ impl Spool {
         true
     }
 
-    /// Due when enough log was written since the last one, or room is short and it would help.
+    /// Begins a snapshot if enough log was written since the last one, or if room is short and a snapshot
+    /// would help.
     fn begin_snapshot(&mut self, now: Now) -> Option<()> {
         if self.snapshots.retry_at.is_some_and(|at| now.monotonic < at) {
             return None;
@@ -229,8 +231,8 @@ impl Spool {
         let written = self.snapshots.log_bytes;
         let by_size = self.settings.snapshot_log_factor * self.snapshots.bytes;
         let enough = self.settings.snapshot_log_bytes.max(by_size);
-        // What a torn commit left behind has records beyond the log's end: no snapshot covers it
-        // before new ones are written, however many are made.
+        // A torn commit leaves records beyond the end of the log. No snapshot covers its segment before
+        // new records are written, however many snapshots are made.
         let (covered, reach) = (self.snapshots.covered, self.frontier() + 1);
         let helps = self.segments.count(|s| s.is_dead(reach) && !s.is_covered(covered)) > 0;
         let hurry = self.snapshots.hurry && (helps || written > 0);
@@ -255,12 +257,12 @@ impl Spool {
         Some(())
     }
 
-    /// An I/O of the snapshot has come back.
+    /// A request of the snapshot has ended.
     pub(crate) fn snapshot_stepped(&mut self, done: IoDone, now: Now) {
         let Some(making) = self.snapshots.making.as_mut() else { return };
         let Awaits::Busy(step) = making.stage else { return };
         if let Err(error) = done.result {
-            // The other file is as it was; this one is begun again later.
+            // The other snapshot is unchanged; this one is begun again later.
             self.snapshots.making = None;
             self.snapshots.retry_at = Some(now.monotonic + Duration::from_secs(RETRY_SECONDS));
             return self.alarm(Alarm::Background(error));
@@ -274,7 +276,7 @@ impl Spool {
         }
     }
 
-    /// Asks the caller for the next slice, or ends with the table.
+    /// Asks the caller for the state of the next slice; after the last one makes the table.
     fn ask_slice(&mut self) {
         let position = self.frontier();
         let Some(making) = self.snapshots.making.as_mut() else { return };
@@ -286,7 +288,7 @@ impl Spool {
         let wanted = self.index.above(after).map(|(id, _)| id).take_while(|id| id.0 <= end);
         let messages: Vec<_> = wanted.take(count).collect();
         let more = messages.len() == count;
-        // The last slice covers all ids there are, so that what has ended is known to have ended.
+        // The last slice covers all ids, so that a message that is not in it is known to have ended.
         let through = match messages.last().filter(|_| more) {
             Some(last) => last.0,
             None => end,
@@ -298,7 +300,8 @@ impl Spool {
         self.say(Output::SnapshotWanted(slice));
     }
 
-    /// The answer to [`Output::SnapshotWanted`]: the state of those messages that are still there.
+    /// Takes the answer to [`Output::SnapshotWanted`]: the caller's state of the messages that are still
+    /// there.
     pub fn snapshot_slice(&mut self, slice: SnapshotSlice, mut blobs: Vec<(MessageId, Vec<u8>)>) {
         let last_record = self.ids.last_record();
         // The caller no longer has a state of messages whose end waits for its batch. The snapshot
@@ -314,7 +317,8 @@ impl Spool {
         let mut bytes = vec![0; SLICE_HEADER];
         blobs.sort_unstable_by_key(|(id, _)| *id);
         let mut given = blobs.iter().peekable();
-        // In step with the index: a search for each message would be most of the work.
+        // Walks through the index and the answer in step: a search for each message would be most of
+        // the work.
         let mut places = self.index.above(slice.after).peekable();
         for message in &slice.messages {
             while places.next_if(|(id, _)| id < message).is_some() {}
@@ -326,7 +330,7 @@ impl Spool {
                     encode_entry(&mut bytes, &Entry { message: *message, place, extras, blob });
                 }
                 (Some(_), None) if !ending.contains(message) => {
-                    // A message left out would be forgotten: no snapshot is better than this one.
+                    // A message that is left out would be forgotten. It is better to have no snapshot.
                     self.snapshots.making = None;
                     return;
                 }
@@ -345,7 +349,7 @@ impl Spool {
         };
         header.seal(&mut bytes);
         making.after = slice.through;
-        // The caller's state may be ahead of the log: a bounce that it counts on must be there.
+        // The caller's state may be ahead of the log: for example, it may count on a bounce.
         making.needs = making.needs.max(last_record);
         making.needs_ticket = self.ids.last_ticket();
         making.stage = Awaits::Slice(bytes, false);
@@ -398,7 +402,7 @@ impl Spool {
     }
 }
 
-/// Blocks for the next snapshot: somewhat more than the last one took.
+/// Bytes to allocate for the next snapshot: somewhat more than the last one took.
 fn allocation(last_bytes: u64, segment_bytes: u32) -> u64 {
     let least = u64::from(segment_bytes / 8);
     aligned((last_bytes * 5 / 4).max(least) as usize, BLOCK) as u64

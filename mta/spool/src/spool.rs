@@ -108,9 +108,10 @@ impl Spool {
         submitted.expect("a group without messages is never refused").0
     }
 
-    /// Messages of our own and changes, all or nothing. Neither a full nor a failing disk refuses
-    /// them: an outcome that is known must not be lost for want of its notice's room. Only a group
-    /// that is larger than a segment is refused; its bodies are unstaged.
+    /// Records messages of our own and changes, all or nothing. Neither a full nor a failing disk refuses
+    /// them: a known outcome must not be lost because there is no room for its notice.
+    ///
+    /// Only a group that is larger than a segment is refused, and its bodies are unstaged.
     pub fn submit(&mut self, group: Group, now: Now) -> Result<(Ticket, Vec<MessageId>), Refusal> {
         let staged: Vec<_> = group.messages.iter().map(|message| message.transaction).collect();
         let taken = self.submit_staged(group, now);
@@ -184,7 +185,7 @@ impl Spool {
         due.filter(|at| *at > self.idle_at).min()
     }
 
-    /// What became of a transaction, if it is among the latest that became durable.
+    /// Returns the message of a transaction, if it is among the latest that became durable.
     pub fn lookup_transaction(&self, transaction: TransactionId) -> Option<MessageId> {
         self.recent.get(transaction)
     }

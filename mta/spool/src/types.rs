@@ -1,38 +1,38 @@
-//! What goes into the spool and what comes out, beside I/O.
+//! The types of what goes into the spool and what comes out, except I/O.
 //!
-//! Must never hold a decision: these are the words of the conversation with the queue.
+//! Must never hold a decision: the spool and the queue only exchange these.
 
 use crate::Io;
 use mail::{Change, Durable, Envelope, MessageId, Refusal, TransactionId};
 use world::DiskError;
 
-/// A message to be kept; its body was staged under `transaction`.
+/// A message of our own to keep; its body was staged under `transaction`.
 #[derive(Clone, Debug)]
 pub struct NewMessage {
-    /// Names the staged body, and is answered by [`Output::Durable`].
+    /// The transaction that staged the body; [`Output::Durable`] names it.
     pub transaction: TransactionId,
-    /// Who to whom.
+    /// Sender and recipients.
     pub envelope: Envelope,
-    /// Header lines of ours that go before the body.
+    /// The trace header that goes before the body.
     pub prefix: Vec<u8>,
 }
 
-/// New messages and changes that become durable together or not at all: a failed recipient's
-/// outcome and its bounce.
+/// New messages and changes that become durable together or not at all, such as the outcome of a failed
+/// recipient and its bounce.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// Messages of our own making. Unlike a client's they are not refused when a disk fails, but
+    /// Messages of our own making. When the disk fails they are not refused like those of clients, but
     /// written again elsewhere.
     pub messages: Vec<NewMessage>,
-    /// In this order.
+    /// Changes, recorded in this order.
     pub changes: Vec<Change>,
 }
 
-/// Names a submitted group; comes back as [`Output::Recorded`]. Not in order.
+/// Identifies a submitted group. Comes back in [`Output::Recorded`], in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// One slice of a snapshot: give it back by [`crate::Spool::snapshot_slice`] with the state of
+/// One slice of a snapshot, to be given back by [`crate::Spool::snapshot_slice`] with the caller's state of
 /// these messages.
 #[derive(Debug)]
 pub struct SnapshotSlice {
@@ -40,13 +40,13 @@ pub struct SnapshotSlice {
     pub(crate) number: u32,
     pub(crate) after: u64,
     pub(crate) through: u64,
-    /// The messages whose state is wanted; may be empty.
+    /// The messages whose state is wanted. May be empty.
     pub messages: Vec<MessageId>,
 }
 
 impl SnapshotSlice {
-    /// Ends the slice after this number of its messages, but not before the first, because their state is long.
-    /// The rest are asked for in the next slice.
+    /// Ends the slice after this number of messages, but not before the first. The others come with the next
+    /// slice. For a caller whose state of these messages is long.
     pub fn end_after(&mut self, messages: usize) {
         if messages < self.messages.len() {
             self.messages.truncate(messages.max(1));
@@ -55,88 +55,88 @@ impl SnapshotSlice {
     }
 }
 
-/// What the spool wants or has to say.
+/// What the spool asks for or reports.
 #[derive(Debug)]
 pub enum Output {
-    /// To be executed; its end goes to `handle`.
+    /// A request to the disk. Its end goes to [`crate::Spool::handle`].
     Io(Io),
-    /// The message survives a power cut from here on.
+    /// The message survives a power cut from now on.
     Durable(Durable),
-    /// The group survives a power cut from here on.
+    /// The group survives a power cut from now on.
     Recorded(Ticket),
-    /// The message was not kept and will not come back.
+    /// The message was not kept and will not come back after a power cut.
     Refused {
-        /// Whose message.
+        /// The transaction of the message.
         transaction: TransactionId,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
-    /// For the log and the operator.
+    /// A message for the log and the operator.
     Alarm(Alarm),
-    /// The caller's state of these messages is wanted for the snapshot.
+    /// The snapshot needs the caller's state of these messages.
     SnapshotWanted(SnapshotSlice),
 }
 
-/// Something an operator should know.
+/// An event that an operator should know of.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Alarm {
-    /// A commit failed; its segment is not written any more.
+    /// A commit failed; its segment is no longer written.
     #[error("a commit failed, its segment is set aside: {0}")]
     CommitFailed(DiskError),
-    /// Several commits failed in a row: nothing is accepted until one succeeds.
+    /// Several commits failed in a row. Nothing is accepted until one succeeds.
     #[error("the spool cannot be written: {0}")]
     Broken(DiskError),
     /// Commits succeed again.
     #[error("the spool can be written again")]
     Healthy,
-    /// No room for another segment: new mail is refused, queued mail drains.
+    /// There is no room for another segment. New mail is refused; queued mail is still delivered.
     #[error("no room for another segment: {0}")]
     Full(DiskError),
-    /// There is room again.
+    /// There is room for segments again.
     #[error("there is room for segments again")]
     Room,
-    /// Something off the path failed and will be tried again later.
+    /// Something that no message waits for failed and will be retried.
     #[error("{0}")]
     Background(DiskError),
     /// A live message cannot be read.
     #[error("message {message} is damaged: {what}")]
     Damaged {
-        /// Which.
+        /// The message.
         message: MessageId,
-        /// How it was found.
+        /// What was found.
         what: &'static str,
     },
 }
 
-/// Figures for status and measurements; counts are since the start of this process.
+/// Figures for status and measurements. Counts begin with the start of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Live messages.
+    /// Number of live messages.
     pub messages: u64,
     /// Bytes of segments that live messages need.
     pub live_bytes: u64,
-    /// Segments in existence.
+    /// Number of segments.
     pub segments: u64,
-    /// Of these, ready to be written.
+    /// Number of segments that are ready to be written.
     pub segments_ready: u64,
-    /// Bytes of the segments.
+    /// Bytes of all segments.
     pub segment_bytes: u64,
-    /// Bytes staged or gathered and not yet durable.
+    /// Bytes that are staged or gathered and not yet handed to the disk.
     pub staged_bytes: u64,
-    /// Commits that came back well.
+    /// Commits that succeeded.
     pub commits: u64,
     /// Messages that became durable.
     pub messages_committed: u64,
     /// Bytes written by commits, padding included.
     pub commit_bytes: u64,
-    /// The most messages in one commit.
+    /// Largest number of messages in one commit.
     pub batch_messages_max: u64,
-    /// Syncs asked for, of every kind.
+    /// Syncs that were requested, of files and of the directory.
     pub syncs: u64,
     /// Segments that were recycled.
     pub recycled: u64,
-    /// Segments used before they were zeroed.
+    /// Segments that were used before they were completely zeroed.
     pub zeroing_fallbacks: u64,
     /// Messages copied forward out of nearly empty segments.
     pub copied_forward: u64,
@@ -144,8 +144,8 @@ pub struct Usage {
     pub snapshots: u64,
     /// Commits that failed.
     pub commits_failed: u64,
-    /// New mail is refused for lack of room.
+    /// Whether new mail is refused for lack of room.
     pub full: bool,
-    /// New mail is refused because the disk fails.
+    /// Whether new mail is refused because the disk fails.
     pub broken: bool,
 }

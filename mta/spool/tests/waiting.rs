@@ -73,7 +73,7 @@ impl Rig {
         TransactionId { origin: 1, number: self.last }
     }
 
-    /// Brings so many bytes of a body, a piece at a time.
+    /// Stages a body of this length, a piece at a time.
     fn stage(&mut self, of: TransactionId, bytes: u64) -> Result<(), Refusal> {
         for piece in content(of, bytes).chunks(32 << 10) {
             self.spool.stage(of, Bytes::copy_from_slice(piece))?;

@@ -1,27 +1,27 @@
-//! One flat directory of files as the spool needs it, and the errors a medium can give.
+//! A flat directory of files as the spool needs it, and the errors of a medium.
 //!
-//! Must never hide an error, nor promise more than its callers ask to be synced.
+//! Must never hide an error, nor make anything durable that no caller asked to sync.
 
 use std::fmt;
 use synced::Synced;
 
-/// One directory. Files are named, not held open by the caller; an implementation may keep
+/// One directory. Callers name files instead of holding them open; an implementation may keep
 /// descriptors. Nothing is durable before `sync` of the file, and `sync_dir` for its name.
 pub trait Disk: Send + Sync {
-    /// All entries but `.` and `..`, in no order.
+    /// Lists all entries except `.` and `..`, in any order.
     fn list(&self) -> Result<Vec<Entry>, DiskError>;
 
-    /// Makes an empty file; an existing one is an error.
+    /// Creates an empty file; it is an error if the file exists.
     fn create(&self, name: &str) -> Result<(), DiskError>;
 
-    /// Reserves blocks for the first `bytes` bytes. With `extend` the length grows to `bytes`
-    /// and the new part reads as zeros; without, the length stays.
+    /// Reserves blocks for the first `bytes` bytes. With `extend` the length grows to `bytes` and the
+    /// new part reads as zeros; without it the length stays.
     fn allocate(&self, name: &str, bytes: u64, extend: bool) -> Result<(), DiskError>;
 
-    /// Reads exactly `into.len()` bytes; the end of the file before that is an error.
+    /// Reads exactly `into.len()` bytes; it is an error if the file ends before.
     fn read_at(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError>;
 
-    /// Writes all of `from`, growing the file where needed; an error leaves any part written.
+    /// Writes all of `from` and grows the file if needed. After an error any part may be written.
     fn write_at(&self, name: &str, offset: u64, from: &[u8]) -> Result<(), DiskError>;
 
     /// Makes the file's bytes and length durable, and returns the evidence that a promise needs.
@@ -46,20 +46,21 @@ pub trait Disk: Send + Sync {
     /// Makes creations, removals and renames durable.
     fn sync_dir(&self) -> Result<(), DiskError>;
 
-    /// Takes a name away.
+    /// Removes a name.
     fn remove(&self, name: &str) -> Result<(), DiskError>;
 
-    /// Gives a file another name, replacing what had it.
+    /// Gives a file another name, and replaces a file that had that name.
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
 
-    /// Forgets cached bytes of a file, so that the next read shows what the medium holds.
+    /// Drops the cached bytes of a file, so that the next read shows what the medium holds.
     fn forget_cache(&self, name: &str) -> Result<(), DiskError>;
 
-    /// Takes the directory's lock for this process, creating the file where needed. Held until
-    /// the disk is dropped or the process ends. `Errno::LOCKED` if somebody else holds it.
+    /// Takes the directory's lock for this process, and creates the file if needed. The lock is held
+    /// until the disk is dropped or the process ends. Fails with `Errno::LOCKED` if another process
+    /// holds it.
     fn lock(&self, name: &str) -> Result<(), DiskError>;
 
-    /// Bytes that an ordinary user could still write.
+    /// Returns the bytes that an ordinary user could still write.
     fn free_bytes(&self) -> Result<u64, DiskError>;
 }
 
@@ -68,13 +69,13 @@ pub trait Disk: Send + Sync {
 pub struct Entry {
     /// The name; bytes that are not UTF-8 are shown replaced.
     pub name: String,
-    /// Length in bytes; 0 where it is no regular file.
+    /// Length in bytes; 0 if it is no regular file.
     pub bytes: u64,
-    /// A regular file, not a link, pipe or directory.
+    /// Whether it is a regular file, not a link, pipe or directory.
     pub regular: bool,
 }
 
-/// An operating system's error number, with the classes the spool tells apart.
+/// An error number of the operating system, with the classes that the spool tells apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
@@ -102,7 +103,7 @@ impl Errno {
     /// ESHUTDOWN: the simulated machine has no power.
     pub const OFF: Errno = Errno(108);
 
-    /// No room: space, quota, inodes or a size limit. Becomes 452, the rest 451.
+    /// Whether there is no room: space, quota, inodes or a size limit. Becomes 452; others become 451.
     pub fn is_full(self) -> bool {
         [Errno::FULL, Errno::QUOTA, Errno::TOO_BIG].contains(&self)
     }
@@ -114,25 +115,25 @@ impl fmt::Debug for Errno {
     }
 }
 
-/// A call of the disk failed: which, on what, and why.
+/// A failed call of the disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call} {name}: {errno:?}")]
 pub struct DiskError {
-    /// The verb, as in the trait.
+    /// The name of the method.
     pub call: &'static str,
     /// The file; `.` for the directory.
     pub name: String,
-    /// Why.
+    /// The error number.
     pub errno: Errno,
 }
 
 impl DiskError {
-    /// Puts an error together.
+    /// Returns the error of a call.
     pub fn new(call: &'static str, name: &str, errno: Errno) -> Self {
         DiskError { call, name: name.into(), errno }
     }
 
-    /// No room: becomes 452, everything else 451.
+    /// Whether there is no room: becomes 452; other errors become 451.
     pub fn is_full(&self) -> bool {
         self.errno.is_full()
     }

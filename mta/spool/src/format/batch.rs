@@ -1,8 +1,10 @@
 //! Batches and the records in them.
 //!
-//! A batch is atomic: its header's checksum covers the checksum over all its records. A record
-//! has a checksum of its own, so that damage in a batch that was durable once costs only the
-//! records it hit. Must never read outside the bytes it is given.
+//! A batch is atomic: its header's checksum covers the checksum over all its records. Each record
+//! has a checksum of its own, so that later damage to a durable batch costs only the records that it
+//! hit.
+//!
+//! Must never read outside of the bytes it is given.
 
 use super::{are_counts, put32, put64, u32_at, u64_at};
 
@@ -12,7 +14,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"PHBT");
 pub const BATCH_HEADER: usize = 64;
 /// Bytes of a record's header.
 pub const RECORD_HEADER: usize = 32;
-/// Records start at multiples of this in their batch.
+/// Records start at multiples of this offset in their batch.
 pub const RECORD_ALIGN: usize = 8;
 
 /// The first 64 bytes of a batch.
@@ -24,17 +26,17 @@ pub struct BatchHeader {
     pub sequence: u64,
     /// All commits up to this one were durable when this one was written.
     pub durable: u64,
-    /// The use of the segment it belongs to.
+    /// As in the segment's header: which use of the segment the batch belongs to.
     pub epoch: u64,
     /// As in the segment's header.
     pub nonce: u64,
     /// Sequence of the first record.
     pub first_record: u64,
-    /// How many records.
+    /// Number of records.
     pub records: u32,
     /// As in the segment's header.
     pub slot: u32,
-    /// Over all records.
+    /// Checksum over all records.
     pub checksum: u32,
 }
 
@@ -55,7 +57,7 @@ impl BatchHeader {
         put32(into, 60, checksum);
     }
 
-    /// The header, if these bytes start with an intact one.
+    /// Decodes the header that these bytes start with; `None` if it is not intact.
     pub fn decode(bytes: &[u8]) -> Option<BatchHeader> {
         let bytes = bytes.get(..BATCH_HEADER)?;
         if u32_at(bytes, 0) != MAGIC || u32_at(bytes, 60) != crc32c::crc32c(&bytes[..60]) {
@@ -78,18 +80,18 @@ impl BatchHeader {
     }
 }
 
-/// What a record is.
+/// The kinds of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
-    /// A message: makes its chunks live.
+    /// A new message, which makes its chunks live.
     Message,
-    /// A message that was live before and has a new place.
+    /// A message that was live before, at its new place.
     Moved,
     /// A piece of a body.
     Chunk,
     /// A change of a message's state.
     Change,
-    /// Commits that never were: their batches do not count, whatever is found of them.
+    /// Commits whose batches do not count, even if they are found whole.
     Void,
 }
 
@@ -113,20 +115,20 @@ impl RecordKind {
 /// One intact record inside a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: RecordKind,
-    /// Its number in the order in which things happened.
+    /// Its number; records are numbered in the order in which they were made.
     pub sequence: u64,
-    /// Where its header starts in its batch.
+    /// Offset of its header in the batch.
     pub offset: usize,
-    /// What it holds.
+    /// Its content.
     pub payload: &'a [u8],
     /// Checksum of the payload.
     pub checksum: u32,
 }
 
-/// Appends a record to a batch and returns the offset of its header and its payload's checksum.
-/// The epoch is filled in by [`seal`].
+/// Appends a record to a batch; returns the offset of its header and the checksum of its payload.
+/// [`seal`] fills in the epoch.
 pub fn append(
     into: &mut Vec<u8>,
     kind: RecordKind,
@@ -152,22 +154,23 @@ pub fn append(
     (offset, checksum)
 }
 
-/// Over length, sequence, kind and the payload's checksum: so over everything but the epoch,
-/// which is known only when the batch gets its place and is compared instead.
+/// Checksum over length, sequence, kind and the payload's checksum. The epoch is left out, because it
+/// is known only when the batch gets its place; a reader compares it instead.
 fn header_checksum(header: &[u8]) -> u32 {
     let checksum = crc32c::crc32c(&header[..4]);
     let checksum = crc32c::crc32c_append(checksum, &header[8..16]);
     crc32c::crc32c_append(checksum, &header[24..RECORD_HEADER])
 }
 
-/// Makes a chunk that nothing refers to of a record that has not been written, in its place.
+/// Turns a record that has not been written into a chunk that nothing refers to, so that all other
+/// records keep their places.
 pub fn disarm(header: &mut [u8]) {
     header[24] = RecordKind::Chunk.code();
     let checksum = header_checksum(header);
     put32(header, 4, checksum);
 }
 
-/// Finishes a batch that has its place: epoch into each record, checksum over all, header.
+/// Finishes a batch that has got its place: puts the epoch into each record, and computes the header.
 pub fn seal(batch: &mut [u8], mut header: BatchHeader) {
     let mut at = BATCH_HEADER;
     while at + RECORD_HEADER <= batch.len() {
@@ -180,23 +183,23 @@ pub fn seal(batch: &mut [u8], mut header: BatchHeader) {
     header.encode(batch);
 }
 
-/// Whether the records are as they were sealed.
+/// Whether all records are as they were sealed.
 pub fn is_whole(batch: &[u8], header: &BatchHeader) -> bool {
     batch.len() == header.length as usize
         && batch.len() >= BATCH_HEADER
         && crc32c::crc32c(&batch[BATCH_HEADER..]) == header.checksum
 }
 
-/// A record that is not intact, or bytes between records that are none.
+/// A record that is not intact, or bytes between records that form no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRecord {
-    /// Where it starts in the batch.
+    /// Offset in the batch.
     pub offset: usize,
-    /// Where reading goes on; the batch's end if its length cannot be trusted.
+    /// Where reading continues; the end of the batch if no further record is found.
     pub end: usize,
 }
 
-/// The intact record of this epoch whose header starts at `at`.
+/// Returns the record of this epoch whose header starts at `at`, if it is intact.
 pub fn record_at(bytes: &[u8], at: usize, epoch: u64) -> Option<Record<'_>> {
     let start = at.checked_add(RECORD_HEADER)?;
     let header = bytes.get(at..start)?;
@@ -210,7 +213,7 @@ pub fn record_at(bytes: &[u8], at: usize, epoch: u64) -> Option<Record<'_>> {
     Some(Record { kind, sequence: u64_at(header, 8), offset: at, payload, checksum })
 }
 
-/// Walks through the records of a batch, stepping over what is damaged.
+/// Iterates over the records of a batch and steps over damaged ones.
 pub struct Records<'a> {
     batch: &'a [u8],
     at: usize,
@@ -218,13 +221,13 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// `batch` starts with its header; `epoch` is the segment's.
+    /// Iterates over `batch`, which starts with its header, in a segment of this epoch.
     pub fn new(batch: &'a [u8], epoch: u64) -> Self {
         Records { batch, at: BATCH_HEADER, epoch }
     }
 
-    /// A damaged record whose header is intact has a length to step over; else the next place
-    /// where an intact record starts is looked for.
+    /// Returns where to continue after a damaged record. If its header is intact, the length is known;
+    /// otherwise the next intact header is searched for.
     fn resume(&self) -> usize {
         let header = self.batch.get(self.at..self.at + RECORD_HEADER);
         if let Some(header) = header.filter(|h| u32_at(h, 4) == header_checksum(h)) {
@@ -262,12 +265,12 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Commits to be ignored.
+/// Encodes a list of commits that do not count.
 pub fn encode_void(commits: &[u64]) -> Vec<u8> {
     commits.iter().flat_map(|commit| commit.to_le_bytes()).collect()
 }
 
-/// The commits to be ignored.
+/// Decodes a list of commits that do not count.
 pub fn decode_void(payload: &[u8]) -> impl Iterator<Item = u64> + '_ {
     payload.chunks_exact(8).map(|bytes| u64_at(bytes, 0))
 }

@@ -1,14 +1,13 @@
-//! The payload of a message record: id, transaction, places of the body, our header lines, and
-//! the envelope.
+//! The payload of a message record: id, transaction, places of the body, trace header, and envelope.
 //!
 //! Must never hold the body itself.
 
 use super::{Cursor, are_counts, put32, put64};
 use mail::{Envelope, MessageId, TransactionId};
 
-/// Says of a chunk's place that it is counted back from the record.
+/// Stands for a slot where a chunk's place is counted back from the message record.
 const BACKWARDS: u32 = u32::MAX;
-/// No setting allows longer ones: an eighth of the longest segment.
+/// Upper bound on a chunk's length: an eighth of the longest segment that the settings allow.
 const CHUNK_BYTES_MAX: u32 = 1 << 27;
 const FIXED: usize = 40;
 const CHUNK: usize = 24;
@@ -16,12 +15,12 @@ const CHUNK: usize = 24;
 /// Where one piece of a body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkPlace {
-    /// In which segment and epoch, and where there its payload starts; or how far before the
-    /// message record's header, in the same batch.
+    /// The segment, its epoch, and the offset of the payload; or the distance back from the header of
+    /// the message record in the same batch.
     pub at: ChunkAt,
-    /// Bytes of the piece.
+    /// Length in bytes.
     pub length: u32,
-    /// Their checksum.
+    /// Checksum of the payload.
     pub checksum: u32,
 }
 
@@ -33,24 +32,24 @@ pub enum ChunkAt {
     Segment { slot: u32, epoch: u64, offset: u32 },
 }
 
-/// A message record.
+/// The content of a message record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRecord {
     /// Its queue id.
     pub message: MessageId,
-    /// What brought it.
+    /// The transaction that brought it.
     pub transaction: TransactionId,
-    /// Length of the body, without the prefix.
+    /// Length of the body in bytes, without the prefix.
     pub body_bytes: u64,
-    /// The body in order.
+    /// The pieces of the body, in order.
     pub chunks: Vec<ChunkPlace>,
-    /// Header lines of ours.
+    /// The trace header that goes before the body.
     pub prefix: Vec<u8>,
-    /// Who to whom.
+    /// Sender and recipients.
     pub envelope: Envelope,
 }
 
-/// Appends the payload but for the envelope, which the caller has encoded already.
+/// Appends the payload without the envelope, which the caller has encoded already.
 pub fn encode_head(
     into: &mut Vec<u8>,
     message: MessageId,
@@ -83,18 +82,18 @@ pub fn encode_head(
     debug_assert_eq!(into.len() - start, head_bytes(chunks.len(), prefix.len()));
 }
 
-/// Bytes that [`encode_head`] will append.
+/// Bytes that [`encode_head`] appends.
 pub fn head_bytes(chunks: usize, prefix: usize) -> usize {
     FIXED + chunks * CHUNK + prefix
 }
 
-/// The id alone, even of a damaged payload: a hint for a report, nothing to act on.
+/// Reads the id alone, even from a damaged payload: a hint for a report, nothing to act on.
 pub fn peek_id(payload: &[u8]) -> Option<MessageId> {
     Cursor(payload).u64().map(MessageId).filter(|id| id.0 > 0 && id.0 < 1 << 55)
 }
 
 impl MessageRecord {
-    /// Reads a payload whose checksum was right.
+    /// Decodes a payload whose checksum was right.
     pub fn decode(payload: &[u8]) -> Option<MessageRecord> {
         let mut cursor = Cursor(payload);
         let message = MessageId(cursor.u64().filter(|id| are_counts(&[*id]))?);
@@ -121,24 +120,24 @@ fn decode_chunk(bytes: &[u8]) -> Option<ChunkPlace> {
     Some(ChunkPlace { at, length, checksum: cursor.u32()? })
 }
 
-/// The message's place in memory: 24 bytes with its id.
+/// The place of a live message: 16 bytes in memory, 24 with the message's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Segment of the message record.
     pub slot: u32,
     /// Offset of the record's header in it.
     pub offset: u32,
-    /// Bytes of the record's payload, and in the top bit whether the whole body is the one chunk
-    /// right before it.
+    /// Length of the record's payload. The top bit says that the whole body is the one chunk right
+    /// before the record.
     length: u32,
-    /// Bytes of the body, at most 4 GiB.
+    /// Length of the body in bytes.
     pub body_bytes: u32,
 }
 
 const ADJACENT: u32 = 1 << 31;
 
 impl Place {
-    /// Puts a place together.
+    /// Returns the place of a record, whose body is right before it if `adjacent`.
     pub fn new(slot: u32, offset: u32, length: u32, adjacent: bool, body_bytes: u32) -> Place {
         let length = if adjacent { length | ADJACENT } else { length };
         Place { slot, offset, length, body_bytes }
@@ -149,7 +148,7 @@ impl Place {
         self.length & !ADJACENT
     }
 
-    /// The whole body is the one chunk right before the record, or empty.
+    /// Whether the whole body is the one chunk right before the record, or empty.
     pub fn is_adjacent(self) -> bool {
         self.length & ADJACENT != 0
     }
@@ -159,7 +158,7 @@ impl Place {
         self.length
     }
 
-    /// Bytes of its segment that the record, and an adjacent body, take.
+    /// Bytes that the record and an adjacent body take in their segment.
     pub fn own_bytes(self) -> u64 {
         let record = super::aligned(super::batch::RECORD_HEADER + self.length() as usize, 8);
         let body = match self.is_adjacent() && self.body_bytes > 0 {

@@ -1,6 +1,6 @@
-//! The bytes on the disk, version 1; `docs/spool-format.md` has the pictures.
+//! The bytes on the disk, version 1. `docs/spool-format.md` has the pictures.
 //!
-//! Must never trust a length before its checksum, allocate by what a damaged byte says, or panic
+//! Must never trust a length before its checksum, allocate what a damaged byte asks for, or panic
 //! on any input. All numbers are little-endian, all checksums CRC-32C.
 
 pub mod batch;
@@ -14,31 +14,31 @@ pub const VERSION: u32 = 1;
 /// Batches start on blocks of this size, and no block is written twice in its epoch.
 pub const BLOCK: usize = 4096;
 
-/// Bytes of a header that must not be torn: the grain of the medium.
+/// Bytes that the medium writes whole or not at all; a header that must not be torn fits.
 pub const SECTOR: usize = 512;
 
 /// The file that says which version the directory has.
 pub const MARKER: &str = "format";
 
-/// The file that is locked by the one process that writes.
+/// The file that the one writing process locks.
 pub const LOCK: &str = "lock";
 
-/// What the marker says.
+/// Returns the content of the marker.
 pub fn marker() -> String {
     format!("posthaste spool {VERSION}\n")
 }
 
-/// The version in a marker.
+/// Parses the version in a marker.
 pub fn marker_version(text: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(text).ok()?;
     text.strip_prefix("posthaste spool ")?.trim_end_matches('\n').parse().ok()
 }
 
-/// No count comes so far in the life of a spool. What says more is damage, and counting on from it
-/// would overflow.
+/// Upper bound on every number that a spool counts up. A greater one is damage, and to count on from
+/// it would overflow.
 const COUNT_MAX: u64 = 1 << 62;
 
-/// Whether a spool may have counted so far.
+/// Whether a spool may have counted up to these numbers.
 pub(crate) fn are_counts(numbers: &[u64]) -> bool {
     numbers.iter().all(|number| *number <= COUNT_MAX)
 }
@@ -63,7 +63,7 @@ pub(crate) fn put64(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Reads forward through bytes; every step says `None` past the end.
+/// Reads forward through bytes. Each step returns `None` past the end.
 pub(crate) struct Cursor<'a>(pub &'a [u8]);
 
 impl<'a> Cursor<'a> {

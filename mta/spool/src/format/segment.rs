@@ -1,4 +1,4 @@
-//! The header of a segment: one sector, so that it is old or new but never half.
+//! The header of a segment. It fits into one sector, so that it is old or new but never torn.
 //!
 //! Must never be written while the segment holds anything that is still needed.
 
@@ -16,18 +16,19 @@ pub enum SegmentKind {
     Bulk,
 }
 
-/// One use of a slot.
+/// The header that begins one use (epoch) of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Log or bulk.
     pub kind: SegmentKind,
-    /// Must be the number in the file's name; a copied file has another.
+    /// Must be the number in the file's name; in a copied file it is not.
     pub slot: u32,
     /// Counts the uses of all segments; the log is read in this order.
     pub epoch: u64,
-    /// Unguessable, so that no sender can put a batch of his own into a body.
+    /// Cannot be guessed, so that no sender can forge a batch inside of a body.
     pub nonce: u64,
-    /// The newest durable snapshot when this epoch began; an older one alone means a lost write.
+    /// The newest durable snapshot when this epoch began. If only an older one is found, a write was
+    /// lost.
     pub snapshot: u64,
     /// Bytes of the segment.
     pub bytes: u32,
@@ -42,12 +43,12 @@ pub enum HeaderFound {
     Used(SegmentHeader),
     /// Written by a newer version, which must not be touched.
     Newer(u32),
-    /// Neither.
+    /// None of these.
     Damaged,
 }
 
 impl SegmentHeader {
-    /// The sector.
+    /// Encodes the sector.
     pub fn encode(&self) -> [u8; SECTOR] {
         let mut bytes = [0; SECTOR];
         bytes[..8].copy_from_slice(MAGIC);
@@ -63,7 +64,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Reads the sector.
+    /// Decodes the sector.
     pub fn decode(bytes: &[u8]) -> HeaderFound {
         let Some(bytes) = bytes.get(..SECTOR) else { return HeaderFound::Damaged };
         if bytes.iter().all(|byte| *byte == 0) {

@@ -1,6 +1,6 @@
 //! A snapshot: one header sector, then slices, each with its own position in the log.
 //!
-//! Must never be believed in part: one bad slice and the other snapshot is taken.
+//! Must never be used in part: if one slice is bad, the other snapshot is used.
 
 use super::message::Place;
 use super::segment::SegmentKind;
@@ -14,42 +14,42 @@ const CHECKSUM: usize = SECTOR - 4;
 /// Bytes of a slice's header.
 pub const SLICE_HEADER: usize = 64;
 
-/// The first sector.
+/// The header in the first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotHeader {
-    /// Counts snapshots.
+    /// Number of the snapshot.
     pub generation: u64,
-    /// All slices are there and durable.
+    /// Whether all slices are written and durable.
     pub complete: bool,
-    /// Records before this one are in the slices or over.
+    /// Records before this one are in the slices, or no longer matter.
     pub start_record: u64,
-    /// Commits before this one are in the slices or over.
+    /// Commits before this one are in the slices, or no longer matter.
     pub start_commit: u64,
-    /// Slices, the table included.
+    /// Number of slices, the table included.
     pub slices: u32,
-    /// Bytes from the header's block to the end of the last slice.
+    /// Bytes from the start of the file to the end of the last slice.
     pub bytes: u64,
-    /// No id up to this one is handed out again.
+    /// Ids up to this one are not handed out again.
     pub last_message: u64,
-    /// Segments up to this epoch are in the table or free.
+    /// Segments with an epoch up to this one are in the table or free.
     pub last_epoch: u64,
 }
 
-/// What the first sector shows.
+/// What the first sector of a snapshot file shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotFound {
-    /// Zeros.
+    /// Zeros: never written.
     Never,
     /// A header.
     Header(SnapshotHeader),
-    /// By a newer version.
+    /// Written by a newer version.
     Newer(u32),
-    /// Neither.
+    /// None of these.
     Damaged,
 }
 
 impl SnapshotHeader {
-    /// The sector.
+    /// Encodes the sector.
     pub fn encode(&self) -> [u8; SECTOR] {
         let mut bytes = [0; SECTOR];
         bytes[..8].copy_from_slice(MAGIC);
@@ -67,7 +67,7 @@ impl SnapshotHeader {
         bytes
     }
 
-    /// Reads the sector.
+    /// Decodes the sector.
     pub fn decode(bytes: &[u8]) -> SnapshotFound {
         let Some(bytes) = bytes.get(..SECTOR) else { return SnapshotFound::Never };
         if bytes.iter().all(|byte| *byte == 0) {
@@ -104,21 +104,21 @@ impl SnapshotHeader {
 /// The header of a slice. A slice of messages covers the ids after `after` up to `through`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceHeader {
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub length: u32,
     /// As in the snapshot's header.
     pub generation: u64,
-    /// What happened up to this record is in it.
+    /// The slice holds what records up to this one say.
     pub position: u64,
-    /// Exclusive.
+    /// Ids above this one,
     pub after: u64,
-    /// Inclusive.
+    /// up to and including this one.
     pub through: u64,
     /// Counts from 0; the last slice is the table.
     pub number: u32,
-    /// Over the payload.
+    /// Checksum over the payload.
     pub checksum: u32,
-    /// The table of segments and transactions, not messages.
+    /// Holds the table of segments and transactions instead of messages.
     pub table: bool,
 }
 
@@ -141,14 +141,14 @@ impl SliceHeader {
         slice.resize(super::aligned(slice.len(), BLOCK), 0);
     }
 
-    /// Bytes of the whole slice with padding that begins with this header.
+    /// Length of the padded slice that begins with this header.
     pub fn peek_bytes(head: &[u8]) -> Option<usize> {
         let head = head.get(..SLICE_HEADER)?;
         let whole = u32_at(head, 0) == SLICE && u32_at(head, 60) == crc32c::crc32c(&head[..60]);
         whole.then(|| super::aligned(SLICE_HEADER + u32_at(head, 4) as usize, BLOCK))
     }
 
-    /// The header and the payload of the slice that these bytes start with.
+    /// Decodes the slice that these bytes start with into its header and payload.
     pub fn decode(bytes: &[u8]) -> Option<(SliceHeader, &[u8])> {
         SliceHeader::peek_bytes(bytes)?;
         let head = bytes.get(..SLICE_HEADER)?;
@@ -167,18 +167,19 @@ impl SliceHeader {
         whole.then_some((header, payload))
     }
 
-    /// Bytes of the whole slice with padding.
+    /// Length of the padded slice.
     pub fn slice_bytes(&self) -> usize {
         super::aligned(SLICE_HEADER + self.length as usize, BLOCK)
     }
 }
 
-/// Bytes of one segment that a message needs besides its record's.
+/// Bytes that a message needs in another segment than its record's, or in the same one for chunks
+/// that are not adjacent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extra {
-    /// Which segment.
+    /// The segment.
     pub slot: u32,
-    /// How many bytes there.
+    /// Bytes in that segment.
     pub bytes: u32,
 }
 
@@ -187,9 +188,9 @@ pub struct Extra {
 pub struct Entry<'a> {
     /// Its queue id.
     pub message: MessageId,
-    /// Where its record is.
+    /// The place of its record.
     pub place: Place,
-    /// Where the rest of it is.
+    /// The places of its chunks.
     pub extras: Vec<Extra>,
     /// The caller's state.
     pub blob: &'a [u8],
@@ -210,13 +211,14 @@ pub fn encode_entry(into: &mut Vec<u8>, entry: &Entry<'_>) {
     into.extend_from_slice(entry.blob);
 }
 
-/// All entries of a payload whose checksum was right, up to its end or to the first that is none.
+/// Iterates over the entries of a payload whose checksum was right, and stops at bytes that form no
+/// entry.
 pub fn entries(payload: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     let mut cursor = Cursor(payload);
     std::iter::from_fn(move || decode_entry(&mut cursor))
 }
 
-/// Reads the next entry of a payload whose checksum was right.
+/// Decodes the next entry.
 fn decode_entry<'a>(cursor: &mut Cursor<'a>) -> Option<Entry<'a>> {
     let message = MessageId(cursor.u64().filter(|id| are_counts(&[*id]))?);
     let (slot, offset, marked) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
@@ -228,20 +230,20 @@ fn decode_entry<'a>(cursor: &mut Cursor<'a>) -> Option<Entry<'a>> {
     Some(Entry { message, place, extras, blob: cursor.take(blob)? })
 }
 
-/// One segment in use, as the table has it.
+/// The entry of one segment in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSegment {
-    /// Which.
+    /// The segment.
     pub slot: u32,
-    /// Its use when the snapshot was made.
+    /// Its epoch when the snapshot was made.
     pub epoch: u64,
     /// Log or bulk.
     pub kind: SegmentKind,
-    /// The last record in it; `u64::MAX` while it is written.
+    /// The last record in it; `u64::MAX` while records are still written to it.
     pub last_record: u64,
 }
 
-/// The last slice: segments in use and the latest transactions.
+/// The content of the last slice: segments in use and the latest transactions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     /// Segments in use.
@@ -269,7 +271,7 @@ impl Table {
         }
     }
 
-    /// Reads a payload whose checksum was right.
+    /// Decodes a payload whose checksum was right.
     pub fn decode(payload: &[u8]) -> Option<Table> {
         let mut cursor = Cursor(payload);
         let (segments, transactions) = (cursor.u32()? as usize, cursor.u32()? as usize);

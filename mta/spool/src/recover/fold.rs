@@ -1,7 +1,7 @@
-//! Folds the snapshot and the log's tail into the state: which commits count, which are torn,
-//! which are damage, and what each record says.
+//! Folds the snapshot and the log behind it into the state: decides which commits count, which are
+//! torn and which are damaged, and applies each record.
 //!
-//! Must never count a commit twice or a voided one at all.
+//! Must never count a commit twice, nor a voided commit at all.
 
 use super::scan::{FoundBatch, FoundRecord, Scanned};
 use super::snapshot::Chosen;
@@ -17,16 +17,16 @@ use mail::{Change, MessageId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use world::{Disk, DiskError};
 
-/// Ranges of ids and the record up to which a snapshot knows them.
+/// Ranges of ids, each with the last record that the snapshot knows for them.
 struct Slices(Vec<(u64, u64, u64)>);
 
 struct Fold<'a> {
     loaded: Loaded,
     replay: &'a mut dyn FnMut(Replay<'_>),
     slices: Slices,
-    /// Messages that end in the log, each with the record that says so.
+    /// Messages that end in the log, each with the record that ends it.
     retired: HashMap<MessageId, u64>,
-    /// Live in the snapshot, in a segment that has been used again since.
+    /// Messages that are live in the snapshot, in a segment that has been used again since.
     doubtful: HashSet<MessageId>,
     ended: HashSet<MessageId>,
 }
@@ -73,7 +73,7 @@ pub(super) fn fold(
     Ok(fold.loaded)
 }
 
-/// The commits that were voided.
+/// Returns the commits that were voided.
 fn voided(scanned: &Scanned) -> HashSet<u64> {
     let durable = known_durable(scanned);
     let sure = |batch: &&FoundBatch| batch.whole || batch.header.sequence <= durable;
@@ -81,18 +81,19 @@ fn voided(scanned: &Scanned) -> HashSet<u64> {
     for batch in scanned.batches.iter().filter(sure) {
         let voids = batch.records.iter().filter(|record| record.kind == RecordKind::Void);
         let commits = voids.flat_map(|record| decode_void(scanned.payload(record)));
-        // Only what came before it: a damaged record must not void a commit that is still to be.
+        // A void only concerns commits before it: a damaged record must not void a later commit.
         voided.extend(commits.filter(|commit| *commit < batch.header.sequence));
     }
     voided
 }
 
-/// All commits up to this one were durable once.
+/// Returns the commit such that it and all before it are known to have been durable.
 fn known_durable(scanned: &Scanned) -> u64 {
     scanned.batches.iter().map(|batch| batch.header.durable).max().unwrap_or(0)
 }
 
-/// Commits that count: whole ones, and of those that were durable once what is left of them.
+/// Returns the commits that count: whole ones, and those that were durable once, with the records that
+/// are left of them.
 fn counting(scanned: &Scanned) -> HashSet<u64> {
     let (durable, voided) = (known_durable(scanned), voided(scanned));
     let batches = scanned.batches.iter();
@@ -100,7 +101,7 @@ fn counting(scanned: &Scanned) -> HashSet<u64> {
     counts.map(|b| b.header.sequence).filter(|commit| !voided.contains(commit)).collect()
 }
 
-/// Messages that end in a record from `start` on, each with the sequence of that record.
+/// Returns the messages that end in a record from `start` on, each with the number of that record.
 fn retired(scanned: &Scanned, counting: &HashSet<u64>, start: u64) -> HashMap<MessageId, u64> {
     let counts = |batch: &&FoundBatch| counting.contains(&batch.header.sequence);
     let records = scanned.batches.iter().filter(counts).flat_map(|batch| &batch.records);
@@ -118,10 +119,11 @@ fn retired(scanned: &Scanned, counting: &HashSet<u64>, start: u64) -> HashMap<Me
     retired
 }
 
-/// A retirement in postcard: its number among the changes and the message, each of up to 10 bytes.
+/// Upper bound on the bytes of an encoded retirement: the variant's number and the message id, up to
+/// 10 bytes each.
 const RETIRE_BYTES_MAX: usize = 20;
 
-/// Tells damage from a torn tail: reports the one, returns the commits of the other.
+/// Tells damage from a torn tail. Reports the damage and returns the torn commits.
 pub(super) fn report_damage(
     scanned: &Scanned,
     start_commit: u64,
@@ -162,12 +164,12 @@ pub(super) fn report_damage(
     torn
 }
 
-/// Commits of one gap that are looked at. The missing ones of a gap all say the same, and of those
-/// that were under way no settings allow more than 64.
+/// Upper bound on the missing commits of one gap that are looked at. All of one gap say the same, and
+/// no settings allow more than 64 commits under way.
 const GAP_COMMITS_MAX: usize = 1_024;
 
-/// The commits from `start` that are not there, between those that are. A damaged number must not
-/// make it endless: of each gap only the first ones.
+/// Returns the commits from `start` on that are missing between those that were found; of each gap only
+/// the first ones, because a damaged number may make a gap of any length.
 fn gaps<T>(seen: &BTreeMap<u64, T>, start: u64) -> impl Iterator<Item = u64> + '_ {
     let mut next = start;
     seen.range(start..).flat_map(move |(commit, _)| {
@@ -177,7 +179,7 @@ fn gaps<T>(seen: &BTreeMap<u64, T>, start: u64) -> impl Iterator<Item = u64> + '
     })
 }
 
-/// A commit that was durable and is not found: it was after this place.
+/// Returns the place after which a commit that was durable and is missing must have been.
 fn missing(seen: &BTreeMap<u64, &FoundBatch>, commit: u64) -> Damage {
     let nearest = seen.range(..commit).next_back().map(|(_, batch)| *batch);
     let file = nearest.map_or(String::new(), |batch| File::Segment(batch.slot).to_string());
@@ -238,7 +240,7 @@ impl Fold<'_> {
     fn entry(&mut self, survey: &Survey, chosen: &Chosen, entry: Entry<'_>) {
         let Entry { message, place, extras, blob } = entry;
         let body_bytes = place.body_bytes.into();
-        // Every record up to the slice's own is in the slice.
+        // The slice holds what every record up to its position says.
         self.tell(
             message,
             self.slices.position(message),
@@ -319,15 +321,15 @@ impl Fold<'_> {
         self.tell(message, sequence, Replay::Change(change));
     }
 
-    /// Tells the caller what the record of this sequence says about a message, unless the message has ended by the end
-    /// of the log: of a list of thousands that is gone nothing is worth a look.
+    /// Tells the caller what this record says about a message, unless the message ends later in the log:
+    /// nothing needs to be known about a list of thousands of recipients that has ended.
     fn tell(&mut self, message: MessageId, sequence: u64, replay: Replay<'_>) {
         if self.retired.get(&message).is_none_or(|retired| *retired < sequence) {
             (self.replay)(replay);
         }
     }
 
-    /// Counts what is alive in each segment and names what cannot be read any more.
+    /// Counts the live bytes of each segment and reports messages that can no longer be read.
     fn finish(&mut self, survey: &Survey, scanned: &Scanned) {
         let loaded = &mut self.loaded;
         keep_slots(loaded);
@@ -349,7 +351,7 @@ impl Fold<'_> {
         name_victims(loaded);
         let durable = known_durable(scanned);
         for batch in &scanned.batches {
-            // Torn or damaged: nothing is ever written there again.
+            // A torn or damaged segment is never written again.
             let hurt = !batch.whole && batch.header.sequence <= durable;
             if hurt && loaded.segments.get(batch.slot).is_some_and(|s| s.state == State::Sealed) {
                 loaded.segments.fail(batch.slot);
@@ -362,8 +364,8 @@ impl Fold<'_> {
     }
 }
 
-/// A slot that a live message names must not be used for anything else, even if its file is gone
-/// or looks free.
+/// Keeps each slot that a live message names from being used for anything else, even if its file is
+/// missing or looks free.
 fn keep_slots(loaded: &mut Loaded) {
     let slots = loaded.index.above(0).map(|(_, place)| place.slot);
     let slots = slots.chain(loaded.index.extra_slots());
@@ -376,7 +378,7 @@ fn keep_slots(loaded: &mut Loaded) {
     }
 }
 
-/// Damaged bytes are most useful with the names of the messages that they belonged to.
+/// Adds to each damage the messages that the damaged bytes belong to.
 fn name_victims(loaded: &mut Loaded) {
     if loaded.report.damage.is_empty() {
         return;
@@ -388,7 +390,7 @@ fn name_victims(loaded: &mut Loaded) {
         let file = File::Segment(place.slot).to_string();
         places.entry(file).or_default().push((start, end, message));
     }
-    // Messages do not overlap, so that those in the order of their ends are in the order of their starts.
+    // Messages do not overlap, so the order of their ends is the order of their starts.
     places.values_mut().for_each(|places| places.sort_unstable_by_key(|(_, end, _)| *end));
     for damage in loaded.report.damage.iter_mut().filter(|damage| damage.offset > 0) {
         let Some(places) = places.get(&damage.file) else { continue };

@@ -1,7 +1,7 @@
-//! Recovery: from whatever the disk holds to the state that was promised.
+//! Recovery: restores the promised state from what the disk holds.
 //!
-//! Must never write, so that twice equals once; what has to be written comes with the next
-//! commit. Must never let one damaged record cost another.
+//! Must never write, so that a second recovery finds what the first one found; what must be written
+//! comes with the next commit. Must never let one damaged record cost another.
 
 mod fold;
 mod scan;
@@ -14,15 +14,15 @@ use crate::segments::Segments;
 use mail::{Change, Envelope, MessageId, TransactionId};
 use world::{Disk, DiskError};
 
-/// What the caller is told at the start, in the order in which it happened. Of a message that ends in the log the caller
-/// is told nothing.
+/// What the caller is told while a spool is opened, in the order in which it happened. The caller
+/// hears nothing about messages that end in the log.
 #[derive(Debug)]
 pub enum Replay<'a> {
-    /// A live message as the snapshot has it, with the caller's state of then.
+    /// A live message in the snapshot, with the state that the caller gave.
     Snapshot {
         /// Its queue id.
         message: MessageId,
-        /// What the caller gave to `snapshot_slice`.
+        /// The state, as given to [`crate::Spool::snapshot_slice`].
         blob: &'a [u8],
         /// Length of its body.
         body_bytes: u64,
@@ -31,14 +31,14 @@ pub enum Replay<'a> {
     Accepted {
         /// Its queue id.
         message: MessageId,
-        /// What brought it.
+        /// The transaction that brought it.
         transaction: TransactionId,
-        /// Who to whom.
+        /// Sender and recipients.
         envelope: Envelope,
         /// Length of its body.
         body_bytes: u64,
     },
-    /// A change of a message that was told before.
+    /// A change of a message that the caller has heard of.
     Change(Change),
 }
 
@@ -49,13 +49,13 @@ pub enum OpenError {
     /// The settings cannot work.
     #[error("settings: {0}")]
     Settings(&'static str),
-    /// Another process has it.
+    /// Another process has locked it.
     #[error("another process is using this spool")]
     Locked,
-    /// The directory is empty, and the settings do not allow to make a spool.
+    /// The directory is empty, and the settings do not allow a new spool.
     #[error("there is no spool here, and none may be made: is a file system not mounted?")]
     Missing,
-    /// Files of a spool, but no marker that says which version.
+    /// There are files of a spool, but no marker that says which version.
     #[error("the spool's file `format` is missing or damaged")]
     NoMarker,
     /// Written by a newer version.
@@ -69,35 +69,35 @@ pub enum OpenError {
 /// Something that was durable and cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The file.
+    /// The name of the file.
     pub file: String,
-    /// Where in it, in bytes.
+    /// Offset in bytes.
     pub offset: u64,
     /// What is wrong.
     pub what: &'static str,
-    /// Messages that it concerns, as far as can be told.
+    /// The messages that are affected, as far as they are known.
     pub messages: Vec<MessageId>,
 }
 
-/// What was found.
+/// What recovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// A new spool was made.
+    /// Whether a new spool was made.
     pub created: bool,
-    /// Live messages.
+    /// Number of live messages.
     pub messages: u64,
     /// Generation of the snapshot that was used; 0 for none.
     pub snapshot: u64,
-    /// Records read from the log.
+    /// Number of records read from the log.
     pub replayed: u64,
-    /// Commits that were under way when the power went, and are not whole: never promised, set
-    /// aside, no alarm.
+    /// Commits that were under way when the power went out and are not whole. They were never promised;
+    /// they are set aside without an alarm.
     pub torn: Vec<u64>,
-    /// What was promised and is damaged: an alarm.
+    /// Promised data that is damaged: raises an alarm.
     pub damage: Vec<Damage>,
-    /// Names in the directory that are none of ours.
+    /// Names in the directory that do not belong to a spool.
     pub strangers: Vec<String>,
-    /// Segments in use.
+    /// Number of segments in use.
     pub segments: u64,
     /// Bytes read.
     pub bytes_read: u64,
@@ -106,10 +106,10 @@ pub struct OpenReport {
 /// Everything that recovery finds out.
 #[derive(Default)]
 pub(crate) struct Loaded {
-    /// As the settings have it.
+    /// The size of segments in the settings.
     pub segment_bytes: u32,
-    /// What had to be read of the log because no snapshot covers it: segments count whole, since
-    /// each restart begins a new one, and many restarts in a row must not make each slower.
+    /// Bytes of the log that no snapshot covers. Segments count whole: each restart begins a new one,
+    /// and many restarts in a row must not make each of them slower.
     pub tail_bytes: u64,
     pub segments: Segments,
     pub index: Index,
@@ -121,15 +121,15 @@ pub(crate) struct Loaded {
     pub snapshot: u64,
     pub snapshot_start: u64,
     pub snapshot_bytes: u64,
-    /// The other snapshot, if it is complete too, starts here.
+    /// The first record that the other snapshot does not cover, if it is complete too.
     pub older_start: u64,
-    /// Commits that are not whole, to be voided.
+    /// Commits that are not whole and must be voided.
     pub voids: Vec<u64>,
     pub report: OpenReport,
 }
 
-/// Reads everything. With `settle`, snapshots and tail segments are synced first, so that what is
-/// read is what is on the medium; without, nothing but reads is done.
+/// Reads the newest snapshot and the log behind it. With `settle`, those files are synced first, so
+/// that what is read is on the medium; without it, nothing is done but reading.
 pub(crate) fn load(
     disk: &dyn Disk,
     segment_bytes: u32,
@@ -153,7 +153,7 @@ pub(crate) fn load(
     fold::fold(disk, loaded, &survey, chosen, scanned, replay)
 }
 
-/// Scans every log segment in use and reports what is damaged there, for the checker.
+/// Scans every log segment in use and reports damage, for the checker.
 pub(crate) fn scan_everything(
     disk: &dyn Disk,
     segment_bytes: u32,

@@ -1,6 +1,6 @@
 //! Finds the batches of a segment, whole and damaged, block by block.
 //!
-//! Must never take a batch of another epoch or without the segment's nonce: a sender may put
+//! Must never accept a batch of another epoch or without the segment's nonce: a sender may put
 //! anything into a body.
 
 use super::survey::Survey;
@@ -13,10 +13,10 @@ use crate::format::{BLOCK, aligned};
 use mail::MessageId;
 use world::Disk;
 
-/// Where reading fails, it is tried again in pieces of this size.
+/// Size of the pieces in which a segment is read again if reading it as a whole failed.
 const PIECE: usize = 64 << 10;
 
-/// All batches found, and the records in them but chunks.
+/// All batches that were found, with their records except chunks.
 #[derive(Default)]
 pub(super) struct Scanned {
     pub batches: Vec<FoundBatch>,
@@ -31,7 +31,7 @@ pub(super) struct FoundBatch {
     pub header: BatchHeader,
     pub whole: bool,
     pub records: Vec<FoundRecord>,
-    /// Places of records that are damaged, with the messages they may be of.
+    /// Places of damaged records, each with the message that it may be about.
     pub bad: Vec<(u64, Option<MessageId>)>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct FoundBatch {
 pub(super) struct FoundRecord {
     pub kind: RecordKind,
     pub sequence: u64,
-    /// Of its header in the segment.
+    /// Offset of its header in the segment.
     pub offset: u32,
     payload: (usize, usize),
 }
@@ -77,8 +77,9 @@ pub(super) fn scan_all(
     scanned
 }
 
-/// Syncs and drops the cache: after a failed write-back the cache shows what the medium has not, and
-/// after a process was killed what a power cut may still take.
+/// Syncs a file and drops its cache, so that what is read is on the medium. After a failed write-back
+/// the cache shows bytes that the medium lacks, and after a process was killed it shows bytes that a
+/// power cut may still take.
 pub(super) fn settled(disk: &dyn Disk, name: &str, report: &mut OpenReport) {
     let settled = disk.sync(name).and_then(|_| disk.forget_cache(name));
     if settled.is_err() {
@@ -87,7 +88,7 @@ pub(super) fn settled(disk: &dyn Disk, name: &str, report: &mut OpenReport) {
     }
 }
 
-/// Reads what can be read; the rest stays zero and is reported.
+/// Reads what can be read. The rest stays zero and is reported.
 fn read(disk: &dyn Disk, name: &str, buffer: &mut [u8], report: &mut OpenReport) {
     if disk.read_at(name, 0, buffer).is_ok() {
         return;

@@ -1,6 +1,7 @@
-//! Chooses the newest snapshot that is whole and reads it, slice by slice: of ten million messages it has a gigabyte.
+//! Chooses the newest snapshot that is whole and reads it slice by slice, because a snapshot of ten
+//! million messages takes a gigabyte.
 //!
-//! Must never mix two of them, nor use one with a bad slice.
+//! Must never mix two snapshots, nor use one with a bad slice.
 
 use super::survey::Survey;
 use super::{Damage, OpenError, OpenReport};
@@ -12,24 +13,24 @@ use crate::format::snapshot::{
 use std::collections::BTreeMap;
 use world::{Disk, DiskError, Errno};
 
-/// A snapshot that was read and is whole.
+/// A snapshot that was read once and is whole.
 pub(super) struct Chosen {
     pub header: SnapshotHeader,
     pub table: Table,
-    /// Bytes of the file that count.
+    /// Bytes of the file that belong to the snapshot.
     pub bytes: u64,
-    /// Its file.
+    /// The name of its file.
     name: String,
     /// Offsets and lengths of the slices of messages.
     slices: Vec<(u64, usize)>,
-    /// Where the other one starts, if it is complete.
+    /// The first record that the other snapshot does not cover; 0 if that snapshot is not complete.
     pub older_start: u64,
     by_slot: BTreeMap<u32, TableSegment>,
 }
 
 impl Chosen {
-    /// Reads the slices of messages again, one at a time. All were whole when it was chosen: one that is not is an error
-    /// of the disk.
+    /// Reads the slices of messages again, one at a time. All were whole when the snapshot was chosen,
+    /// so a slice that is not whole now is an error of the disk.
     pub(super) fn each_slice(
         &self,
         disk: &dyn Disk,
@@ -131,7 +132,7 @@ fn read(
     Some(Chosen { header, table, bytes: size, name, slices, older_start: 0, by_slot })
 }
 
-/// Reads the slice that begins where `within` does, and nothing beyond its end.
+/// Reads the slice at the start of `within`, and nothing beyond the end of `within`.
 fn read_slice(
     disk: &dyn Disk,
     name: &str,

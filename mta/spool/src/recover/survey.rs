@@ -1,6 +1,6 @@
-//! What files there are, and what each one's first sector says.
+//! Lists the files of a spool and reads the first sector of each.
 //!
-//! Must never follow or open what is no regular file, nor trust a name over a header.
+//! Must never open anything but regular files, nor trust a name over a header.
 
 use super::snapshot::Chosen;
 use super::{Damage, OpenError};
@@ -12,11 +12,11 @@ use crate::segments::{Segment, State};
 use std::collections::BTreeMap;
 use world::{Disk, Entry};
 
-/// All segments and what else is there.
+/// All segments and the other files.
 #[derive(Default)]
 pub(super) struct Survey {
     pub segments: BTreeMap<u32, Found>,
-    /// Lengths of the two snapshots, where there are such files.
+    /// Lengths of the two snapshot files that exist.
     pub snapshots: [Option<u64>; 2],
     pub strangers: Vec<String>,
     pub damage: Vec<Damage>,
@@ -27,7 +27,7 @@ pub(super) struct Survey {
 pub(super) struct Found {
     pub bytes: u64,
     pub header: Option<SegmentHeader>,
-    /// What it would be if no message needed it.
+    /// The state that it has unless a message needs it.
     pub state: State,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn survey(disk: &dyn Disk, segment_bytes: u32) -> Result<Survey, Open
                 survey.snapshots[usize::from(which)] = Some(entry.bytes);
             }
             Some(File::Segment(slot)) => {
-                // A link or a pipe where a segment would be: its number is taken.
+                // A link or a pipe with the name of a segment: the slot cannot be used.
                 let taken = Found { bytes: 0, header: None, state: State::Kept };
                 survey.segments.insert(slot, taken);
                 survey.strangers.push(entry.name);
@@ -76,11 +76,12 @@ impl Survey {
         match SegmentHeader::decode(&head) {
             HeaderFound::Newer(version) => Err(OpenError::Newer(version)),
             HeaderFound::Unused if batch.is_none() => {
-                // Also where it is whole: whoever zeroed it may have been killed before its sync,
-                // and a header that survives a cut without its segment would look like damage.
+                // Even a complete file is synced again: the process that zeroed it may have been
+                // killed before its sync, and a header that survives a power cut without the rest
+                // of its segment would look like damage.
                 let done = (bytes as u32).min(segment_bytes) / BLOCK as u32 * BLOCK as u32;
                 let state = State::Zeroing(done);
-                // Longer than wanted: of another size; it is removed.
+                // A longer file belongs to another segment size and is removed.
                 let odd = bytes > u64::from(segment_bytes);
                 let state = if odd { State::Sealed } else { state };
                 Ok(Found { bytes, header: None, state })
@@ -99,7 +100,7 @@ impl Survey {
             }
             HeaderFound::Unused | HeaderFound::Damaged => {
                 self.damaged(&entry.name, "the segment's header is damaged");
-                // What its first batch says will do to read the rest.
+                // The header of the first batch says enough to read the rest.
                 let header = batch.map(|batch| SegmentHeader {
                     kind: SegmentKind::Log,
                     slot,
@@ -117,7 +118,7 @@ impl Survey {
         self.damage.push(Damage { file: name.into(), offset: 0, what, messages: Vec::new() });
     }
 
-    /// Segments with records that are not in the snapshot.
+    /// The segments with records that are not in the snapshot.
     pub(super) fn tail(&self, chosen: Option<&Chosen>) -> Vec<u32> {
         let wanted = |slot: &u32| match chosen {
             None => true,
@@ -126,7 +127,7 @@ impl Survey {
         self.logs().filter(wanted).collect()
     }
 
-    /// All segments with records, whether in the snapshot or not.
+    /// All segments with records, in the snapshot or not.
     pub(super) fn in_use(&self, chosen: Option<&Chosen>) -> Vec<u32> {
         let wanted = |slot: &u32| match chosen {
             None => true,
@@ -141,13 +142,14 @@ impl Survey {
         self.segments.iter().filter(move |(_, found)| log(found)).map(|(slot, _)| *slot)
     }
 
-    /// Its epoch began after the snapshot's table was made.
+    /// Whether its epoch began after the snapshot's table was made.
     pub(super) fn is_new(&self, slot: u32, chosen: &Chosen) -> bool {
         let header = self.segments.get(&slot).and_then(|found| found.header);
         header.is_some_and(|header| header.epoch > chosen.header.last_epoch)
     }
 
-    /// As the running spool keeps it. What neither the table lists nor began later is free.
+    /// Returns the segment as the running spool keeps it. A segment that the table does not list and
+    /// that did not begin later is free.
     pub(super) fn segment(&self, slot: u32, chosen: Option<&Chosen>, size: u32) -> Option<Segment> {
         let found = self.segments.get(&slot)?;
         let bytes = u32::try_from(found.bytes).unwrap_or(u32::MAX);

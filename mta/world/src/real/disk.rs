@@ -1,6 +1,6 @@
 //! The real disk: one directory, reached through its descriptor only.
 //!
-//! Must never follow a symbolic link, open what is no regular file, or retry a failed sync.
+//! Must never follow a symbolic link, open anything but a regular file, or retry a failed sync.
 
 use super::faults::{self, Point};
 use crate::{DiskError, Entry, Errno, Synced};
@@ -12,32 +12,32 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Descriptors kept open at once; a spool of 100 GB has 1,600 segments.
+/// Upper bound on the descriptors kept open; a spool of 100 GB has 1,600 segments.
 const DESCRIPTORS_MAX: usize = 512;
 
 /// One directory on a real file system.
 ///
-/// The kernel reports a failed write-back once for each open file description. Two threads that
-/// sync one file at the same time must therefore each have a `Disk` of their own
-/// ([`Disk::another`]), or one may swallow the error the other had to see.
+/// The kernel reports a failed write-back once for each open file description. Two threads that sync
+/// one file at the same time must therefore each have a `Disk` of their own ([`Disk::another`]);
+/// otherwise one thread may receive the error that the other had to see.
 pub struct Disk {
     directory: Arc<OwnedFd>,
     lock: Arc<Mutex<Option<OwnedFd>>>,
     open: Mutex<HashMap<String, Held>>,
-    /// Names that any of the disks of this directory has taken away.
+    /// How many names the disks of this directory have removed.
     removals: Arc<AtomicU64>,
     read_only: bool,
     commits: bool,
 }
 
-/// An open file, which had its name still after so many removals.
+/// An open file that still had its name when `removals` names were removed.
 struct Held {
     fd: Arc<OwnedFd>,
     removals: u64,
 }
 
 impl Disk {
-    /// A directory that exists; it is never created here.
+    /// Opens an existing directory.
     pub fn open(path: &Path) -> Result<Disk, DiskError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = fs::open(path, flags, Mode::empty())
@@ -45,7 +45,7 @@ impl Disk {
         Ok(Disk::from_fd(fd))
     }
 
-    /// A directory by its descriptor, as a jailed process is given one.
+    /// Uses an open directory; a jailed process receives its descriptor.
     pub fn from_fd(directory: OwnedFd) -> Disk {
         Disk {
             directory: Arc::new(directory),
@@ -57,7 +57,7 @@ impl Disk {
         }
     }
 
-    /// The same directory and lock with descriptors of its own, for another thread.
+    /// Returns a disk with the same directory and lock and with its own descriptors, for another thread.
     pub fn another(&self) -> Disk {
         Disk {
             directory: self.directory.clone(),
@@ -69,13 +69,13 @@ impl Disk {
         }
     }
 
-    /// The same directory, opening every file for reading only; for `spool check`.
+    /// Opens every file for reading only; for `spool check`.
     pub fn reading_only(mut self) -> Disk {
         self.read_only = true;
         self
     }
 
-    /// This one writes and syncs what clients wait for: tests may stop it at that.
+    /// Marks the disk as one that writes and syncs commits, where tests may stop or kill the process.
     pub fn for_commits(mut self) -> Disk {
         self.commits = true;
         self
@@ -87,9 +87,9 @@ impl Disk {
         }
     }
 
-    /// A file that has its name still: another thread's `Disk` may have removed it, and made it anew.
-    /// While none of them has removed anything this need not be asked: what somebody else takes away
-    /// is noticed by `sync`.
+    /// Returns a file that still has its name: the `Disk` of another thread may have removed it and
+    /// created it again. While no `Disk` has removed anything, this need not be checked; `sync`
+    /// notices if another process removes a file.
     fn file(&self, call: &'static str, name: &str) -> Result<Arc<OwnedFd>, DiskError> {
         let removals = self.removals.load(Ordering::Acquire);
         if let Some(held) = held(&self.open).get_mut(name) {
@@ -119,7 +119,7 @@ impl Disk {
         name: &str,
         flags: OFlags,
     ) -> Result<Arc<OwnedFd>, DiskError> {
-        // NONBLOCK so that a pipe put there by somebody cannot hold us.
+        // NONBLOCK, so that a pipe with this name cannot block the thread.
         let removals = self.removals.load(Ordering::Acquire);
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = retried(|| fs::openat(&*self.directory, name, flags, Mode::from(0o600)))
@@ -171,7 +171,7 @@ impl crate::Disk for Disk {
         let flags = if extend { FallocateFlags::empty() } else { FallocateFlags::KEEP_SIZE };
         match retried(|| fs::fallocate(&*fd, flags, 0, bytes)) {
             Ok(()) => Ok(()),
-            // tmpfs before 3.5, NFS, some FUSE: the zeros that follow allocate as they go.
+            // tmpfs before 3.5, NFS, some FUSE: the zeros that are written later allocate blocks.
             Err(Os::OPNOTSUPP | Os::NOSYS) if !extend => Ok(()),
             Err(Os::OPNOTSUPP | Os::NOSYS) => {
                 retried(|| fs::ftruncate(&*fd, bytes)).map_err(|os| error("allocate", name, os))
@@ -181,7 +181,7 @@ impl crate::Disk for Disk {
     }
 
     fn read_at(&self, name: &str, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
-        // What has lost its name and has no successor can still be read: a spool deleted under us.
+        // A file that has lost its name can still be read: the spool was deleted while it runs.
         let fd = match (self.file("read", name), self.cached(name)) {
             (Err(error), Some(fd)) if error.errno == Errno::MISSING => fd,
             (result, _) => result?,
@@ -208,12 +208,13 @@ impl crate::Disk for Disk {
     }
 
     fn sync(&self, name: &str) -> Result<Synced, DiskError> {
-        // What was written with, whatever has the name now: a new file has none of it.
+        // Syncs the descriptor that was written with, whatever file has the name now: a new file
+        // lacks what was written.
         let fd = self.cached(name).map_or_else(|| self.file("sync", name), Ok)?;
         self.reach(Point::BeforeSync);
         retried(|| fs::fdatasync(&*fd)).map_err(|os| error("sync", name, os))?;
         self.reach(Point::AfterSync);
-        // A file that has lost its name is gone after a restart, however well it was synced.
+        // A file that has lost its name is gone after a restart, although it was synced.
         match has_name(&fd) {
             Ok(true) => Ok(synced::sync_succeeded()),
             Ok(false) => Err(DiskError::new("sync", name, Errno::MISSING)),
@@ -267,27 +268,27 @@ impl crate::Disk for Disk {
 
     fn free_bytes(&self) -> Result<u64, DiskError> {
         let stat = fs::fstatvfs(&*self.directory).map_err(|os| error("free_bytes", ".", os))?;
-        // A file system without inodes to give cannot take another segment either. Some
-        // (btrfs) count none at all and say 0 of 0.
+        // A file system without free inodes cannot take another segment either. Some file systems
+        // (btrfs) count none at all and report 0 of 0.
         let no_inode = stat.f_files > 0 && stat.f_favail == 0;
         Ok(if no_inode { 0 } else { stat.f_bavail.saturating_mul(stat.f_frsize) })
     }
 }
 
-/// Whether the file has a name in some directory. Nothing else is asked of it: once somebody has seen a file's
-/// times, Linux 6.13 and later give it new ones at its next write, which the journal then has to take in
-/// for each commit.
+/// Whether the file has a name in some directory. Asks for nothing else: after a file's times were
+/// read, Linux 6.13 and later update them at the next write, and each commit would then add them to
+/// the journal.
 fn has_name(fd: &OwnedFd) -> Result<bool, Os> {
     match fs::statx(fd, c"", AtFlags::EMPTY_PATH, fs::StatxFlags::NLINK) {
         Ok(stat) => Ok(stat.stx_nlink > 0),
-        // Linux before 4.11, and containers that forbid what they do not know.
+        // Linux before 4.11, and containers that forbid unknown system calls.
         Err(Os::NOSYS | Os::PERM) => Ok(fs::fstat(fd)?.st_nlink > 0),
         Err(os) => Err(os),
     }
 }
 
-/// Writes all, whatever pieces the kernel takes; a write of nothing counts as EIO, for it would
-/// go on for ever.
+/// Writes everything, in the pieces that the kernel accepts. A write of nothing counts as EIO, because
+/// it would repeat forever.
 fn write_whole(
     from: &[u8],
     offset: u64,

@@ -1,6 +1,6 @@
-//! The machine we run on: its disk, its clocks, its chance.
+//! The machine that the daemon runs on: its disk, its clocks, its random numbers.
 //!
-//! Must never be reached from below `daemon` but through the traits.
+//! Must never be reached from below `daemon` except through the traits.
 
 pub mod disk;
 pub mod faults;
@@ -29,7 +29,7 @@ impl crate::Clock for Clock {
     }
 }
 
-/// The kernel's random numbers, by way of a generator that is seeded from them.
+/// A generator that is seeded with random numbers of the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chance;
 

@@ -1,37 +1,38 @@
-//! A disk that lies in every way a real one may, and in no other. This is its contract:
+//! A simulated disk that fails in every way in which a real disk may fail, and in no other. Its contract:
 //!
-//! - A write, a change of length, a creation, a removal and a renaming are *pending* until synced.
-//!   `sync` settles one file's bytes, `sync_dir` the names. Neither settles the other.
+//! - A write, a change of length, a creation, a removal and a renaming are *pending* until they are
+//!   synced. `sync` settles the bytes of one file, `sync_dir` the names. Neither does both.
 //! - At a power cut each pending operation, independently of all others and in the order in which
 //!   they were made, survives, vanishes, or (a write) is torn: each of its 512-byte sectors
-//!   survives or not. A sector is never torn inside. Luck decides ([`Disk::power_on`]) or the
-//!   caller ([`Disk::pending`], [`Disk::power_on_with`]), so that every subset can be tried.
-//! - After a failed `sync` its pending operations are lost or half done as after a cut, but reads
-//!   still show them until the power is cut or the cache forgotten; no later `sync` brings them back.
-//! - When the power goes, the operation it went at may have happened in part (it counts as
-//!   pending), and every operation after it fails until the power is on again.
+//!   survives or not. A sector itself is never torn. The random generator decides
+//!   ([`Disk::power_on`]), or the caller does ([`Disk::pending`], [`Disk::power_on_with`]), so that
+//!   every subset can be tried.
+//! - After a failed `sync` the pending operations are lost or half done as after a power cut, but reads
+//!   show them until the power is cut or the cache is dropped. No later `sync` brings them back.
+//! - The operation at which the power goes out may have happened in part (it counts as pending), and
+//!   every later operation fails until the power is on again.
 //!
 //! By plan, until the power is on again:
 //!
-//! - Calls fail with any errno and have done nothing ([`Disk::fail_nth`], [`Disk::fail_always`]).
-//! - A write fails and has done a part ([`Disk::short_nth`]); room ends ([`Disk::set_room`], which
-//!   outlives the power), and a refused write may leave a part.
-//! - One bit of what is read is wrong, and right the next time ([`Disk::flip_nth_read`]).
+//! - A call fails with any errno and does nothing ([`Disk::fail_nth`], [`Disk::fail_always`]).
+//! - A write fails and does a part ([`Disk::short_nth`]). Room ends ([`Disk::set_room`], which stays
+//!   after a power cut), and a refused write may leave a part.
+//! - A read returns one wrong bit, and the right one the next time ([`Disk::flip_nth_read`]).
 //!
-//! And what breaks the assumptions that a mailer may make about the medium, so that nothing but
-//! this may be asked of it then: damage is noticed and told, and never given out as good:
+//! Some faults break the assumptions that a mailer may make about the medium. After those a mailer
+//! must only notice and report the damage, and never return damaged bytes as good:
 //!
 //! - Stored bits flip ([`Disk::flip`], [`Disk::damage`]); sectors cannot be read until they are
 //!   written whole ([`Disk::bad_sector`]).
 //! - A write is acknowledged, through a sync too, and never gets to the medium
 //!   ([`Disk::lose_nth`]), or gets to another place of this file or another
-//!   ([`Disk::misdirect_nth`]). Reads show what was meant until the power is cut or the cache
-//!   forgotten, and the place that was hit shows its old bytes for as long.
+//!   ([`Disk::misdirect_nth`]). Until the power is cut or the cache is dropped, reads show what was
+//!   meant, and the place that was hit shows its old bytes.
 //!
-//! A fork ([`Disk::forked`]) and a cut copy no page that is not written, so that a workload can be
-//! cut a thousand ways at each of its steps.
+//! A fork ([`Disk::forked`]) and a power cut copy only pages that are written, so that a workload can
+//! be cut in a thousand ways at each of its steps.
 //!
-//! Must never keep a promise that it was not asked for by a sync.
+//! Must never make anything durable that no sync asked for.
 
 mod calls;
 mod content;
@@ -50,7 +51,7 @@ use file::File;
 use machine::{Machine, Twist};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What can be planned to fail.
+/// The calls that can be planned to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)] // the verbs of the trait
 pub enum Call {
@@ -86,44 +87,44 @@ impl Call {
 pub struct Disk(Arc<Mutex<Machine>>);
 
 impl Disk {
-    /// An empty disk; `seed` decides what survives a cut.
+    /// Returns an empty disk. `seed` decides what survives a power cut.
     pub fn new(seed: u64) -> Disk {
         Disk(Arc::new(Mutex::new(Machine::new(seed))))
     }
 
-    /// Operations so far that could change something; the unit of [`Disk::cut_at`].
+    /// The number of operations so far that could change something; the unit of [`Disk::cut_at`].
     pub fn steps(&self) -> u64 {
         self.machine().steps
     }
 
-    /// The power goes at this step, counted from the disk's beginning.
+    /// Cuts the power at this step, counted from the start of the disk.
     pub fn cut_at(&self, step: Option<u64>) {
         self.machine().plan.cut_at = step;
     }
 
-    /// The power goes now.
+    /// Cuts the power now.
     pub fn cut(&self) {
         self.machine().off = true;
     }
 
-    /// Whether the power is gone.
+    /// Whether the power is off.
     pub fn is_off(&self) -> bool {
         self.machine().off
     }
 
-    /// What is pending, in the order in which [`Disk::power_on_with`] takes its fates: the writes
+    /// The pending operations in the order in which [`Disk::power_on_with`] takes their fates: the writes
     /// by file and in the order in which they were made, then the changes of names.
     pub fn pending(&self) -> Vec<Pending> {
         self.machine().pending()
     }
 
-    /// Luck decides what survived, and the machine can start again, without any plan.
+    /// Switches the power on. The random generator decides what survived, and all plans are dropped.
     pub fn power_on(&self) {
         self.machine().power_on(None);
     }
 
-    /// The same, but these are the fates of what is [pending](Disk::pending); what has none
-    /// vanishes.
+    /// Switches the power on with these fates of the [pending](Disk::pending) operations. An operation
+    /// without a fate vanishes.
     pub fn power_on_with(&self, fates: &[Fate]) {
         self.machine().power_on(Some(fates));
     }
@@ -143,23 +144,22 @@ impl Disk {
         };
     }
 
-    /// The n-th write from now does a part and fails.
+    /// The n-th write from now writes a part and fails.
     pub fn short_nth(&self, nth: u64, errno: Errno) {
         self.plan(Call::Write, nth, Twist::Short(errno));
     }
 
-    /// The n-th write from now is acknowledged and never gets to the medium.
+    /// The n-th write from now is acknowledged and never reaches the medium.
     pub fn lose_nth(&self, nth: u64) {
         self.plan(Call::Write, nth, Twist::Lose);
     }
 
-    /// The n-th write from now gets to this place instead of its own; to none if there is no such
-    /// file then.
+    /// The n-th write from now reaches this place instead of its own, or none if there is no such file.
     pub fn misdirect_nth(&self, nth: u64, name: &str, offset: u64) {
         self.plan(Call::Write, nth, Twist::Misdirect(name.into(), offset as usize));
     }
 
-    /// The n-th read from now has one bit wrong.
+    /// The n-th read from now returns one wrong bit.
     pub fn flip_nth_read(&self, nth: u64) {
         self.plan(Call::Read, nth, Twist::Flip);
     }
@@ -177,17 +177,17 @@ impl Disk {
         });
     }
 
-    /// Bytes that all files together may have.
+    /// Sets the bytes that all files together may have.
     pub fn set_room(&self, bytes: u64) {
         self.machine().room = bytes;
     }
 
-    /// Calls of one kind so far.
+    /// The number of calls of one kind so far.
     pub fn calls(&self, call: Call) -> u64 {
         self.machine().calls.get(&call).copied().unwrap_or(0)
     }
 
-    /// Changes stored bytes behind everyone's back, on the medium and in what reads show.
+    /// Changes the bytes of a file on the medium and in what reads show, without any call.
     pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         self.change(name, |file| {
             let mut bytes = file.shown.to_vec();
@@ -211,13 +211,13 @@ impl Disk {
         self.damage(name, |bytes| bytes[byte] ^= 1 << (bit & 7));
     }
 
-    /// A file's bytes as reads show them; `None` where there is none.
+    /// The bytes of a file as reads show them; `None` if there is no such file.
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let machine = self.machine();
         machine.names.get(name).map(|at| machine.files[at].shown.to_vec())
     }
 
-    /// Puts a whole durable file there, as a restored backup would.
+    /// Adds a durable file, as a restored backup does.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         self.put_content(name, Content::from_bytes(bytes));
     }
@@ -229,7 +229,7 @@ impl Disk {
         machine.names.put(name, at);
     }
 
-    /// A disk of its own with the same bytes, all durable: a backup copy made while running.
+    /// Returns a separate disk with the same bytes, all durable, like a backup made while running.
     pub fn copied(&self, seed: u64) -> Disk {
         let copy = Disk::new(seed);
         let machine = self.machine();
@@ -239,8 +239,8 @@ impl Disk {
         copy
     }
 
-    /// A disk of its own in the very same state, pending operations included, with other luck and
-    /// without a plan.
+    /// Returns a separate disk in the same state, with the same pending operations, another seed and no
+    /// plan.
     pub fn forked(&self, seed: u64) -> Disk {
         Disk(Arc::new(Mutex::new(self.machine().forked(seed))))
     }

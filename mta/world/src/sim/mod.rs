@@ -1,6 +1,6 @@
-//! A machine made of memory: its power can be cut, its clock turned, its chance repeated.
+//! A machine in memory: its power can be cut, its clock set, its random numbers repeated.
 //!
-//! Must never reach the real one.
+//! Must never reach the real machine.
 
 pub mod disk;
 
@@ -10,23 +10,23 @@ use mail::{Instant, Now, Wall};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A clock that moves only when told to. Clones share it.
+/// A clock that moves only when told to. Clones share the time.
 #[derive(Clone, Debug)]
 pub struct Clock(Arc<Mutex<Now>>);
 
 impl Clock {
-    /// Monotonic time zero at this wall time.
+    /// Starts at monotonic time zero and this wall time.
     pub fn starting(wall: Wall) -> Clock {
         Clock(Arc::new(Mutex::new(Now { monotonic: Instant::ZERO, wall })))
     }
 
-    /// Both readings go on.
+    /// Advances both readings.
     pub fn advance(&self, by: Duration) {
         let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *now = Now { monotonic: now.monotonic + by, wall: now.wall + by };
     }
 
-    /// The wall clock is set; monotonic time does not notice.
+    /// Sets the wall clock. Monotonic time does not change.
     pub fn set_wall(&self, wall: Wall) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).wall = wall;
     }
@@ -38,12 +38,12 @@ impl crate::Clock for Clock {
     }
 }
 
-/// SplitMix64: the same seed, the same numbers, on every machine and in every version.
+/// SplitMix64: equal seeds give equal numbers, on every machine and in every version.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// A generator that repeats itself for equal seeds.
+    /// Returns the generator of this seed.
     pub fn seeded(seed: u64) -> Chance {
         Chance(seed)
     }

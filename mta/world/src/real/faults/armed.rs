@@ -1,11 +1,11 @@
 //! The file of faults: a page that a test writes and the daemon's processes map, named by the
 //! environment. Opened at the first look at a clock, before a process is jailed.
 //!
-//! Must never be compiled into a release build, nor do anything where no test has armed a point.
+//! Must never be compiled into a release build, nor do anything unless a test has armed a point.
 //!
-//! The page is of 64-bit words: [`OFFSET`] and so on, then from [`STEPS`] pairs of a point and a
-//! count. A test arms a sequence: each point counts once the one before it was reached so often;
-//! what [`ACTION`] says is done where the last one is.
+//! The page consists of 64-bit words: [`OFFSET`] and so on, then from [`STEPS`] on pairs of a point and
+//! a count. A test arms a sequence of points. A point counts after the point before it was reached as
+//! often as its count says; [`ACTION`] happens at the last one.
 
 #[cfg(not(debug_assertions))]
 compile_error!("faults on demand are not for release builds");
@@ -17,40 +17,40 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-/// Names the file.
+/// The environment variable that names the file.
 pub const ENVIRONMENT: &str = "POSTHASTE_TEST_FAULTS";
-/// Its size.
+/// Size of the file.
 pub const BYTES: usize = 4096;
 
 /// Word: microseconds that are added to the wall clock.
 pub const OFFSET: usize = 0;
 /// Word: how many steps of the sequence were reached.
 pub const STEP: usize = 1;
-/// Word: what is done at the last one.
+/// Word: what happens at the last step.
 pub const ACTION: usize = 2;
-/// Word: how often it was done.
+/// Word: how often that has happened.
 pub const DONE: usize = 3;
-/// Word: whoever is frozen goes on when this is not 0.
+/// Word: frozen threads continue when this is not 0.
 pub const THAW: usize = 4;
 /// Word: the key that the last step's point must have; 0 is any.
 pub const KEY: usize = 5;
 /// The first of the pairs.
 pub const STEPS: usize = 8;
-/// How many there are at most; a point 0 ends them before.
+/// Upper bound on the pairs; a point 0 ends them earlier.
 pub const STEPS_MAX: usize = 16;
 
 /// [`ACTION`]: the thread stops there, until it is killed or thawed.
 pub const FREEZE: u64 = 1;
-/// [`ACTION`]: it panics.
+/// [`ACTION`]: the thread panics.
 pub const PANIC: u64 = 2;
-/// [`ACTION`]: it asks the system for what no jailed process of ours may have.
+/// [`ACTION`]: the thread makes a system call that no jailed process may make.
 pub const FORBIDDEN: u64 = 3;
-/// [`ACTION`]: it panics, and the step stays armed.
+/// [`ACTION`]: the thread panics, and the step stays armed.
 pub const PANIC_ALWAYS: u64 = 4;
-/// [`ACTION`]: each thread that gets there stops, until it is thawed.
+/// [`ACTION`]: each thread that reaches the point stops, until it is thawed.
 pub const FREEZE_ALL: u64 = 5;
 
-/// Between two looks of a frozen thread.
+/// Pause between two checks of a frozen thread.
 const FROZEN_REST: Duration = Duration::from_millis(1);
 
 type Page = [AtomicU64; BYTES / 8];
@@ -64,9 +64,8 @@ fn map() -> Option<&'static Page> {
     let path = std::env::var_os(ENVIRONMENT)?;
     let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-    // SAFETY: the kernel chooses the address, so that nothing else is there; the mapping is never
-    // taken away, is aligned to a page and is looked at by atomic words alone. The test keeps the
-    // file at its length.
+    // SAFETY: the kernel chooses an unused address; the mapping is never removed, is aligned to a
+    // page, and is accessed only by atomic words. The test keeps the length of the file.
     unsafe {
         let address = mmap(std::ptr::null_mut(), BYTES, protection, flags, file, 0).ok()?;
         Some(&*address.cast::<Page>())

@@ -1,6 +1,6 @@
-//! The verbs of [`crate::Disk`] on the simulated one.
+//! The methods of [`crate::Disk`] on the simulated disk.
 //!
-//! Must never succeed when the power went at this step.
+//! Must never succeed if the power went out at this step.
 
 use super::file::{File, Write};
 use super::machine::Twist;

@@ -1,11 +1,11 @@
-//! The bytes of one file in pages that copies share until one of them is written.
+//! The bytes of one file, in pages that copies share until one of them is written.
 //!
-//! Must never copy a page that is only read, nor keep one that holds nothing but zeros.
+//! Must never copy a page that is only read, nor keep a page of zeros.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The grain of sharing; the spool's blocks have the same size, so that a commit copies nothing.
+/// Size of a page. The spool's blocks have the same size, so that a commit copies nothing.
 const PAGE_BYTES: usize = 4096;
 
 static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
@@ -13,7 +13,7 @@ static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 /// `None` reads as zeros.
 type Page = Option<Arc<[u8; PAGE_BYTES]>>;
 
-/// A file's bytes. A clone costs nothing and is a copy of its own.
+/// The bytes of a file. A clone is cheap and independent.
 #[derive(Clone, Default)]
 pub(super) struct Content {
     pages: Arc<Vec<Page>>,
@@ -31,7 +31,7 @@ impl Content {
         self.bytes
     }
 
-    /// Zeros up to there, if it is shorter.
+    /// Extends a shorter file with zeros.
     pub fn grow(&mut self, bytes: usize) {
         if bytes > self.bytes {
             self.bytes = bytes;
@@ -50,7 +50,7 @@ impl Content {
         }
     }
 
-    /// `false` if the file ends before.
+    /// Returns `false` if the file ends before.
     #[must_use]
     pub fn read(&self, offset: usize, into: &mut [u8]) -> bool {
         if offset.saturating_add(into.len()) > self.bytes {
@@ -64,7 +64,7 @@ impl Content {
         true
     }
 
-    /// Whether these bytes stand there already. They must not cross a page.
+    /// Whether the file has these bytes at this offset. They must not cross a page.
     pub fn has(&self, offset: usize, bytes: &[u8]) -> bool {
         if offset + bytes.len() > self.bytes {
             return false;
@@ -94,7 +94,7 @@ fn put(page: &mut Page, at: usize, bytes: &[u8]) {
     }
 }
 
-/// Cuts `length` bytes at `offset` where the medium has its borders: the number of each piece on
+/// Cuts `length` bytes at `offset` at the borders of the medium. Returns the number of each piece on
 /// the medium, and its range within the bytes.
 pub(super) fn pieces(
     offset: usize,

@@ -1,11 +1,11 @@
-//! What is pending when the power goes, and what can become of it.
+//! The operations that are pending when the power goes out, and what can become of them.
 //!
 //! Must never tear a sector.
 
 use crate::Chance as _;
 use crate::sim::Chance;
 
-/// The grain at which a write is torn.
+/// A write is torn at multiples of this size.
 pub const SECTOR_BYTES: usize = 512;
 
 /// An operation that no sync has settled.
@@ -13,12 +13,11 @@ pub const SECTOR_BYTES: usize = 512;
 pub struct Pending {
     /// The file; empty if its name is gone.
     pub name: String,
-    /// What was done to it.
+    /// The operation.
     pub what: What,
     /// How many sectors a write touches; 0 for anything else.
     pub sectors: u32,
-    /// Those of them, counted from the write's first, by whose survival the medium would differ;
-    /// what survives of the others makes no difference.
+    /// The sectors, counted from the first of the write, whose survival makes a difference on the medium.
     pub telling: Vec<u32>,
 }
 
@@ -33,14 +32,14 @@ pub enum What {
     Rename { to: String },
 }
 
-/// What becomes of a pending operation when the power goes.
+/// What becomes of a pending operation when the power goes out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// All of it is there.
+    /// All of it reaches the medium.
     Survives,
-    /// Nothing of it is there.
+    /// Nothing of it reaches the medium.
     Vanishes,
-    /// These sectors of a write are there. An operation that is no write survives if there are any.
+    /// These sectors of a write reach the medium. Another operation survives if the set is not empty.
     Torn(Sectors),
 }
 
@@ -49,12 +48,12 @@ pub enum Fate {
 pub struct Sectors(Vec<u64>);
 
 impl Sectors {
-    /// Each of `count` sectors by the throw of a coin.
+    /// Returns a random subset of `count` sectors.
     pub fn by_chance(count: u32, chance: &mut Chance) -> Sectors {
         (0..count).filter(|_| chance.below(2) == 0).collect()
     }
 
-    /// Puts one in.
+    /// Adds a sector.
     pub fn insert(&mut self, sector: u32) {
         let word = sector as usize / 64;
         if self.0.len() <= word {
@@ -63,12 +62,12 @@ impl Sectors {
         self.0[word] |= 1 << (sector % 64);
     }
 
-    /// Whether it is in.
+    /// Whether the sector is in the set.
     pub fn contains(&self, sector: u32) -> bool {
         self.0.get(sector as usize / 64).is_some_and(|word| word & (1 << (sector % 64)) != 0)
     }
 
-    /// None at all.
+    /// Whether no sector is in the set.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }
@@ -83,7 +82,7 @@ impl FromIterator<u32> for Sectors {
 }
 
 impl Fate {
-    /// One of the three, each equally likely.
+    /// Returns one of the three, each equally likely.
     pub fn by_chance(sectors: u32, chance: &mut Chance) -> Fate {
         match chance.below(3) {
             0 => Fate::Vanishes,
@@ -92,7 +91,7 @@ impl Fate {
         }
     }
 
-    /// Whether a whole operation, or this sector of a write, is there.
+    /// Whether the operation, or this sector of a write, reaches the medium.
     pub(super) fn keeps(&self, sector: u32) -> bool {
         match self {
             Fate::Survives => true,
@@ -101,7 +100,7 @@ impl Fate {
         }
     }
 
-    /// The same for what has no sectors.
+    /// Whether an operation without sectors reaches the medium.
     pub(super) fn keeps_any(&self) -> bool {
         match self {
             Fate::Survives => true,

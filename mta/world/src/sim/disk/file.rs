@@ -1,24 +1,24 @@
-//! One file: what reads show, what the medium holds, and the writes in between.
+//! One file: what reads show, what the medium holds, and the pending writes.
 //!
-//! Must never let a pending write reach the medium but by a fate.
+//! Must never let a pending write reach the medium except by a fate.
 
 use super::content::{Content, pieces};
 use super::fate::{Fate, SECTOR_BYTES};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A file, whatever its name.
+/// A file without its name.
 #[derive(Clone, Default)]
 pub(super) struct File {
-    /// What reads show.
+    /// The bytes that reads show.
     pub shown: Content,
-    /// What is on the medium for certain.
+    /// The bytes that are durable.
     pub durable: Content,
     pub pending: Vec<Write>,
-    /// Bytes that have blocks.
+    /// Bytes that have blocks on the disk.
     pub reserved: usize,
-    /// What reads show is not the medium with the pending writes: a sync failed, or a write is
-    /// bound for somewhere else.
+    /// Reads show something else than the medium with the pending writes, because a sync failed or a
+    /// write goes to another place.
     pub lies: bool,
     /// Sectors of the medium that cannot be read.
     pub bad: BTreeSet<usize>,
@@ -35,19 +35,19 @@ pub(super) enum Write {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Landing {
     Here,
-    /// Acknowledged and forgotten.
+    /// To no place: the write is acknowledged and lost.
     Nowhere,
-    /// At this offset of another file, or of the same one.
+    /// To this offset of another file, or of the same file.
     At(usize, usize),
 }
 
 impl File {
-    /// What it takes on the disk.
+    /// Bytes that the file takes on the disk.
     pub fn room(&self) -> u64 {
         self.shown.len().max(self.reserved) as u64
     }
 
-    /// Reads show it from now on; the medium has it when a sync comes.
+    /// Adds a pending write, which reads show from now on.
     pub fn write(&mut self, write: Write) {
         write.apply(&mut self.shown);
         if let Write::Bytes { offset, bytes, lands } = &write {
@@ -57,7 +57,7 @@ impl File {
         self.pending.push(write);
     }
 
-    /// A sector that is written whole is put somewhere else by the medium, and can be read again.
+    /// A bad sector that is written whole is remapped by the medium and can be read again.
     fn heal(&mut self, offset: usize, length: usize) {
         if self.bad.is_empty() {
             return;
@@ -74,7 +74,7 @@ impl File {
         self.bad.range(sectors).next().is_none()
     }
 
-    /// The cache is gone: what the medium would have if the power stayed.
+    /// Drops the cache: reads show the medium with the pending writes.
     pub fn forget_cache(&mut self) {
         let here = |write: &Write| write.lands() == Landing::Here;
         self.shown = self.durable.clone();
@@ -84,7 +84,7 @@ impl File {
         }
     }
 
-    /// Which sectors of its n-th pending write would make a difference on the medium.
+    /// The sectors of the n-th pending write whose survival makes a difference on the medium.
     pub fn telling(&self, nth: usize) -> Vec<u32> {
         let Write::Bytes { offset, bytes, .. } = &self.pending[nth] else { return Vec::new() };
         let others = || self.pending.iter().enumerate().filter(|(other, _)| *other != nth);
@@ -108,7 +108,7 @@ impl Write {
         }
     }
 
-    /// Sectors that it touches.
+    /// The number of sectors that the write touches.
     pub fn sectors(&self) -> u32 {
         match self {
             Write::Bytes { offset, bytes, .. } => {
@@ -128,7 +128,7 @@ impl Write {
         }
     }
 
-    /// As its writer meant it.
+    /// Applies the write as its writer meant it.
     pub fn apply(&self, content: &mut Content) {
         match self {
             Write::Bytes { offset, bytes, .. } => content.write(*offset, bytes),
@@ -136,8 +136,8 @@ impl Write {
         }
     }
 
-    /// On the medium, at the place where it lands. Sectors are cut where the medium has them, not
-    /// where the write began.
+    /// Applies the surviving part to the medium, at the place where the write lands. Sectors begin where
+    /// the medium has them, not where the write begins.
     pub fn settle(&self, fate: &Fate, medium: &mut Content) {
         let (offset, bytes) = match (self, self.lands()) {
             (Write::Extend(bytes), _) if fate.keeps_any() => return medium.grow(*bytes),

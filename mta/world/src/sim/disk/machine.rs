@@ -1,6 +1,6 @@
-//! The state behind the simulated disk: files, names, luck, and the plan of what goes wrong.
+//! The state of the simulated disk: files, names, random generator, and the planned faults.
 //!
-//! Must never do more for a call that fails than the plan says.
+//! Must never do more for a failing call than the plan says.
 
 use super::Call;
 use super::fate::{Fate, Pending, What};
@@ -10,7 +10,7 @@ use crate::sim::Chance;
 use crate::{Chance as _, DiskError, Errno};
 use std::collections::BTreeMap;
 
-/// Everything there is.
+/// The whole state.
 pub(super) struct Machine {
     pub files: Vec<File>,
     pub names: Names,
@@ -22,33 +22,33 @@ pub(super) struct Machine {
     pub room: u64,
 }
 
-/// What goes wrong, and when. The power takes it away.
+/// The planned faults. A power cut drops them.
 #[derive(Default)]
 pub(super) struct Plan {
     pub cut_at: Option<u64>,
-    /// By the call's number since the disk's beginning.
+    /// Faults by the number of the call since the start of the disk.
     pub nth: BTreeMap<(Call, u64), Twist>,
     pub always: BTreeMap<Call, Errno>,
 }
 
-/// What goes wrong with one call.
+/// The fault of one call.
 #[derive(Clone, Debug)]
 pub(super) enum Twist {
-    /// It fails and has done nothing.
+    /// The call fails and does nothing.
     Fail(Errno),
-    /// A write fails and has done a part.
+    /// A write fails and writes a part.
     Short(Errno),
-    /// A write lands at this offset of that file.
+    /// A write reaches this offset of this file.
     Misdirect(String, usize),
-    /// A write is acknowledged and never gets to the medium.
+    /// A write is acknowledged and never reaches the medium.
     Lose,
-    /// One bit of what is read is not what is there.
+    /// A read returns one wrong bit.
     Flip,
 }
 
-/// What a call meets that was let in.
+/// What happens to a call that does not fail at once.
 pub(super) struct Entered {
-    /// The power goes at this very step.
+    /// The power goes out at this step.
     pub cut: bool,
     pub twist: Option<Twist>,
 }
@@ -67,7 +67,7 @@ impl Machine {
         }
     }
 
-    /// The same state with other luck and without a plan.
+    /// Returns the same state with another seed and without a plan.
     pub fn forked(&self, seed: u64) -> Machine {
         let (files, names) = (self.files.clone(), self.names.clone());
         Machine { files, names, room: self.room, ..Machine::new(seed) }
@@ -110,7 +110,7 @@ impl Machine {
         self.names.iter().map(|(_, at)| self.files[at].room()).sum()
     }
 
-    /// Where a write lands by its twist.
+    /// Where a write with this fault lands.
     pub fn landing(&self, twist: Option<&Twist>) -> Landing {
         match twist {
             Some(Twist::Lose) => Landing::Nowhere,
@@ -121,7 +121,7 @@ impl Machine {
         }
     }
 
-    /// All that was written to the file is on the medium, wherever that puts it.
+    /// Brings all pending writes of the file to the medium, each to the place where it lands.
     pub fn sync(&mut self, at: usize) {
         let file = &mut self.files[at];
         let pending = std::mem::take(&mut file.pending);
@@ -132,7 +132,7 @@ impl Machine {
         }
     }
 
-    /// What was pending is as after a cut, and reads go on showing it.
+    /// Treats the pending writes as after a power cut, while reads still show them.
     fn fail_sync(&mut self, name: &str) {
         let Some(at) = self.names.get(name) else { return };
         let lost = std::mem::take(&mut self.files[at].pending);
@@ -152,7 +152,7 @@ impl Machine {
         self.files[target].lies |= write.lands() != Landing::Here;
     }
 
-    /// The power was gone and is back; `None`: luck decides.
+    /// Switches the power on. Without fates the random generator decides.
     pub fn power_on(&mut self, fates: Option<&[Fate]>) {
         let mut fates = fates.map(|fates| fates.iter());
         for at in 0..self.files.len() {
@@ -178,7 +178,7 @@ impl Machine {
         self.plan = Plan::default();
     }
 
-    /// In the order in which `power_on` takes the fates.
+    /// The pending operations, in the order in which `power_on` takes their fates.
     pub fn pending(&self) -> Vec<Pending> {
         let mut all = Vec::new();
         for (at, file) in self.files.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! The directory: what lookups show, what is durable, and the changes in between.
+//! The directory: the names that lookups show, the durable names, and the pending changes.
 //!
-//! Must never let a pending change reach the durable names but by a fate.
+//! Must never let a pending change become durable except by a fate.
 
 use super::fate::{Fate, What};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Names and the numbers of their files. Clones share what neither changes.
+/// Names and the numbers of their files. Clones share unchanged parts.
 #[derive(Clone, Default)]
 pub(super) struct Names {
     shown: Arc<BTreeMap<String, usize>>,
@@ -40,7 +40,7 @@ impl Names {
         self.pending.push(change);
     }
 
-    /// A durable name at once.
+    /// Adds a durable name.
     pub fn put(&mut self, name: &str, file: usize) {
         Arc::make_mut(&mut self.shown).insert(name.into(), file);
         Arc::make_mut(&mut self.durable).insert(name.into(), file);
@@ -52,7 +52,7 @@ impl Names {
         }
     }
 
-    /// The power went; each pending change has its fate.
+    /// Applies the pending changes after a power cut, each by its fate.
     pub fn settle(&mut self, mut fate: impl FnMut() -> Fate) {
         for change in std::mem::take(&mut self.pending) {
             if fate().keeps_any() {
@@ -80,7 +80,7 @@ impl Change {
         }
     }
 
-    /// The name it is about, and what it does.
+    /// The name that the change is about, and what it does.
     pub fn described(&self) -> (String, What) {
         match self {
             Change::Create(name, _) => (name.clone(), What::Create),
