@@ -36,7 +36,7 @@ pub struct Campaign {
     pub sections: Vec<Section>,
     /// The subjects in the order of their first lines, the limit last.
     pub subjects: Vec<String>,
-    /// To whom the others are compared.
+    /// The subject to which the others are compared.
     pub reference: String,
     /// All versions that were seen of each subject.
     pub versions: BTreeMap<String, BTreeSet<String>>,
@@ -78,7 +78,7 @@ pub struct Section {
     pub factors: Vec<String>,
     /// Factors that stay the same.
     pub fixed: Cell,
-    /// To whom the others are compared here: the campaign's reference, or the first subject that was measured.
+    /// The subject to which the others are compared here: the campaign's reference, or the first that was measured.
     pub reference: Option<usize>,
     /// In order of their factors.
     pub cells: Vec<Cell>,
@@ -116,7 +116,7 @@ impl Group {
 }
 
 impl Campaign {
-    /// Puts lines in order. `reference`: to whom the others are compared; else the first subject that is a mailer.
+    /// Puts lines in order. The others are compared to `reference`, or else to the first mailer.
     pub fn new(
         lines: &[Line],
         abouts: &Abouts,
@@ -159,7 +159,7 @@ impl Campaign {
         if self.subjects[subject] == LIMIT { Look::Ceiling } else { Look::Subject(subject) }
     }
 
-    /// To whom the others are compared in a section; `None` where there is but the limit.
+    /// Returns the subject to which the others are compared in a section; `None` if there is only the limit.
     pub fn reference_in(&self, section: &Section) -> Option<&str> {
         section.reference.map(|reference| self.subjects[reference].as_str())
     }

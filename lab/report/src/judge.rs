@@ -4,7 +4,7 @@
 
 use stats::{Confidence, Difference, Interval, Outlier, RUNS_MIN, Sameness, Summary, Test};
 
-/// Where one standard deviation is more than so many times the other, Welch's test takes the place of Student's.
+/// Ratio of the standard deviations above which Welch's test replaces Student's.
 pub const STDDEV_RATIO_MAX: f64 = 2.0;
 /// Two means count as the same within this share of the reference's.
 pub const SAME_WITHIN: f64 = 0.05;

@@ -8,7 +8,7 @@ use crate::summary::Summary;
 /// as ministat has it: `x` and `+` make `*`.
 pub const SYMBOLS: [char; SETS_MAX] = ['x', '+', '*', '%', '#', '@', 'O'];
 
-/// So many sets have a sign.
+/// Number of sets that have a sign.
 pub const SETS_MAX: usize = 7;
 
 /// Columns where nothing else is known.

@@ -1,6 +1,6 @@
-//! What is too much: clients, mail for a slow sink, a disk that fills, connections that say nothing.
+//! The burdens of an overload: clients, mail for a slow sink, a disk that fills, silent connections.
 //!
-//! Must never outlive its end: what it started is killed, what it took of the disk is given back.
+//! Must never outlive the run: its processes are killed, and its file on the disk is deleted.
 
 use super::generator::Sink;
 use anyhow::{Context, Result, bail, ensure};
@@ -13,33 +13,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 
-/// Clients of a sink that is too slow.
+/// Clients that send to a sink that is too slow.
 const SINK_SESSIONS: u32 = 50;
-/// Messages over one of their connections.
+/// Messages that each of them sends over one connection.
 const SINK_PER_CONNECTION: &str = "100";
-/// Clients that are not answered give up after so many seconds.
+/// Seconds after which a client without a reply gives up.
 const REPLY_SECONDS_MAX: &str = "20";
-/// Connections that one process may hold: descriptors may be bounded.
+/// Connections that one process holds, since its descriptors may be limited.
 const ONE_HOLDS_MAX: u32 = 15_000;
-/// While the disk is filled the sink takes so many messages a second, and so many come, of so many bytes.
+/// While the disk is filled: messages a second that the sink takes, clients that send, and bytes of a message.
 const DISK_SINK_RATE: f64 = 20.0;
 const DISK_RATE: &str = "1000";
 const DISK_MESSAGE_BYTES: &str = "65536";
-/// What takes the disk's room.
+/// The file that takes the disk's space.
 const BALLOON: &str = "balloon";
 
-/// Which burden, and how much of it.
+/// A kind of burden, with its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// So many clients who send as fast as they are answered.
+    /// This number of clients send as fast as they are answered.
     Senders(u32),
-    /// The sink takes so many messages a second, and clients send as fast as they are answered.
+    /// The sink takes this number of messages a second, and clients send as fast as they are answered.
     Sink(u32),
-    /// All but so many MiB of the disk are taken, and mail comes that fills what is left.
+    /// This number of MiB of the disk is left free, and mail fills it.
     Disk(u32),
-    /// So many connections that say nothing.
+    /// This number of silent connections.
     Idle(u32),
-    /// So many messages of which a byte comes every second.
+    /// This number of messages, each sent at one byte a second.
     Slow(u32),
 }
 
@@ -60,7 +60,7 @@ impl FromStr for Kind {
 }
 
 impl Kind {
-    /// Messages a second that the sink takes while the burden is on.
+    /// Returns the messages a second that the sink takes during the burden.
     pub fn sink_rate(self) -> Option<f64> {
         match self {
             Kind::Sink(rate) => Some(f64::from(rate)),
@@ -70,18 +70,19 @@ impl Kind {
     }
 }
 
-/// A burden under way.
+/// A burden in progress.
 pub enum Burden {
-    /// A source, which ends by itself.
+    /// A source that ends by itself.
     Source(Child),
-    /// Those who hold connections, and what they said of them.
+    /// Processes that hold connections, and their counts.
     Held(Vec<Child>, Value),
-    /// A file that is in the way, and a source.
+    /// The file that fills the disk, and a source.
     Balloon(PathBuf, Child),
 }
 
 impl Burden {
-    /// Begins it; a source sends for so many `seconds`. Its promises go to `list`, the disk to fill is that of `queue`.
+    /// Begins the burden. A source sends for `seconds` and lists its promises in `list`; a disk burden fills the disk of
+    /// `queue`.
     pub fn begin(
         kind: Kind,
         address: &str,
@@ -108,7 +109,7 @@ impl Burden {
         })
     }
 
-    /// Ends it; what its clients counted.
+    /// Ends the burden and returns the counts of its clients.
     pub fn end(self, sink: &Sink) -> Result<Value> {
         Ok(match self {
             Burden::Source(child) => {
@@ -133,7 +134,7 @@ impl Burden {
     }
 }
 
-/// Of all that a source says, what the table needs.
+/// Picks from a source's counts those that the table needs.
 fn counts(said: &Value) -> Value {
     let names = ["accepted", "not_accepted", "refusals", "broken", "ambiguous"];
     names.iter().map(|name| ((*name).to_string(), said[*name].clone())).collect()
@@ -146,7 +147,7 @@ fn lab(tool: &str, address: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// What a source says at its end.
+/// Returns the counts that a source prints at its end.
 fn said(mut child: Child) -> Result<Value> {
     let mut text = String::new();
     child.stdout.take().context("it is piped")?.read_to_string(&mut text)?;
@@ -169,7 +170,7 @@ fn source(
     Ok(command.arg(list).args(more).spawn()?)
 }
 
-/// Returns when each connection has been tried. As many processes as it takes, each from addresses of its own.
+/// Starts as many processes as needed, each with addresses of its own. Returns when each connection has been tried.
 fn hold_all(address: &str, connections: u32, more: &[&str]) -> Result<Burden> {
     let (mut children, mut left, mut all) = (Vec::new(), connections, BTreeMap::new());
     while left > 0 {
@@ -189,7 +190,7 @@ fn hold_all(address: &str, connections: u32, more: &[&str]) -> Result<Burden> {
     Ok(Burden::Held(children, nested(&all)))
 }
 
-/// Adds counts up; those of replies are one level below.
+/// Adds counts to a sum; those of reply codes are nested one level deeper.
 fn add(all: &mut BTreeMap<String, f64>, said: &Value) {
     for (name, value) in said.as_object().into_iter().flatten() {
         if let Some(count) = value.as_f64() {
@@ -213,12 +214,12 @@ fn nested(all: &BTreeMap<String, f64>) -> Value {
     Value::Object(said)
 }
 
-/// Leaves so many bytes of the disk.
+/// Fills the disk until `left` bytes are free.
 fn balloon(queue: &Path, left: u64) -> Result<PathBuf> {
     let path = queue.join(BALLOON);
     let about = statvfs(queue)?;
     let free = about.f_bavail * about.f_frsize;
-    ensure!(free > left, "{free} bytes are free, {left} are to be left");
+    ensure!(free > left, "{free} bytes are free, {left} must be left");
     let file = File::create(&path).with_context(|| path.display().to_string())?;
     fallocate(&file, FallocateFlags::empty(), 0, free - left)?;
     file.sync_all()?;

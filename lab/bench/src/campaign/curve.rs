@@ -1,6 +1,6 @@
 //! The curves of a run: histograms, rates over time, and what one more message costs as the queue grows.
 //!
-//! Must never keep more points than a picture can show.
+//! Must never keep more points than a figure can show.
 
 use super::schedule::LIMIT;
 use crate::scenario::{Ends, Load};
@@ -14,7 +14,7 @@ const POINTS_MAX: usize = 200;
 /// A histogram of a source or sink, and its name in the record.
 const HISTOGRAMS: [(&str, &str); 2] = [("accept", "accept"), ("arrive", "arrive")];
 
-/// Takes them over from what source and sink have said; `accepted` is the source's file.
+/// Takes the curves from the counts of source and sink; `accepted` is the source's list of promises.
 pub fn write(
     run: &mut Run,
     load: &Load,
@@ -51,7 +51,7 @@ pub fn write(
     Ok(())
 }
 
-/// The last row may be a moment only, in which the last replies came: it is no rate.
+/// Returns the rates over time. The last row is left out if it is too short to be a rate.
 fn rates(minutes: &[Minute]) -> Vec<(f64, f64)> {
     let mut before = 0.0;
     let minutes = match minutes {
@@ -68,7 +68,8 @@ fn rates(minutes: &[Minute]) -> Vec<(f64, f64)> {
     minutes.iter().map(rate).collect()
 }
 
-/// Microseconds for each message, over how many were queued before it: lines are `TOKEN RECIPIENTS NANOSECONDS`.
+/// Returns the microseconds that each message took, over the number queued before it. Lines are `TOKEN RECIPIENTS
+/// NANOSECONDS`.
 fn costs(accepted: &str, queued: f64) -> Vec<(f64, f64)> {
     let mut times: Vec<f64> =
         accepted.lines().filter_map(|line| line.split(' ').nth(2)?.parse().ok()).collect();

@@ -1,6 +1,6 @@
-//! Shares of a run's delays as numbers of their own, so that runs can be compared by them.
+//! Percentiles of a run's delays as values, so that runs can be compared by them.
 //!
-//! Must never put them in place of the histograms: those have every message.
+//! Must never replace the histograms, which have every message.
 
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -9,10 +9,10 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use report::record::Run;
 
-/// As in the names of values, and as shares.
+/// The suffix of a value's name, and the quantile.
 const SHARES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99_9", 0.999)];
 
-/// `accept_p50_ms`, ... `arrive_p99_9_ms`, `arrive_max_ms`, as far as there are histograms.
+/// Keeps `accept_p50_ms` to `arrive_p99_9_ms` and `arrive_max_ms`, as far as there are histograms.
 pub fn keep(run: &mut Run) -> Result<()> {
     for kind in ["accept", "arrive"] {
         let Some(text) = run.histograms.get(kind) else { continue };

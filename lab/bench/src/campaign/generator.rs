@@ -1,6 +1,6 @@
-//! The programs that send and take: source and sink as processes of their own, ours or Postfix's.
+//! Source and sink as processes of their own, ours or Postfix's.
 //!
-//! Must never share a process with what is measured, or wait for one without a limit.
+//! Must never share a process with the subject, or wait for a process without a limit.
 
 use crate::scenario::{Load, Sink as Faults, Tool};
 use anyhow::{Context, Result, bail, ensure};
@@ -12,15 +12,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// A source that has not ended after its time and this much more is stuck.
+/// Time beyond the load's own after which a source is stuck.
 const SOURCE_TIME_MAX: Duration = Duration::from_secs(120);
-/// The sink answers within this time.
+/// Time within which the sink answers.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
-/// Between two looks at a child.
+/// Time between two looks at a child.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
-/// Connections that smtp-sink lets wait.
+/// Length of smtp-sink's accept queue.
 const BACKLOG: &str = "4096";
-/// Messages of Postfix's smtp-source, which knows no limit in time, for each second that was asked for.
+/// Messages of Postfix's smtp-source for each second of load: it has no time limit.
 const POSTFIX_MESSAGES_PER_SECOND: f64 = 8000.0;
 
 /// A running sink.
@@ -30,13 +30,13 @@ pub struct Sink {
     tool: Tool,
 }
 
-/// Where and to whom a source sends.
+/// The server and the recipient of a load.
 pub struct Target<'a> {
     /// ADDRESS:PORT.
     pub address: &'a str,
-    /// The recipient, where the load does not name others.
+    /// The recipient, unless the load names others.
     pub recipient: &'a str,
-    /// Whether 221 is not waited for.
+    /// Whether the source does not wait for the 221 after QUIT.
     pub without_goodbye: bool,
 }
 
@@ -47,12 +47,12 @@ fn lab(tool: &str) -> Result<Command> {
 }
 
 impl Sink {
-    /// Its port is open when this returns. `expect` is read when it counts.
+    /// Starts a sink; its port is open when this returns. It reads `expect` when it counts.
     pub fn start(port: u16, load: &Load, faults: &Faults, expect: &Path) -> Result<Sink> {
         Sink::listen("127.0.0.1", port, load, faults, expect)
     }
 
-    /// The same at another address.
+    /// Starts a sink at another address.
     pub fn listen(
         address: &str,
         port: u16,
@@ -67,7 +67,7 @@ impl Sink {
         Sink::open(&place, faults, None, expect)
     }
 
-    /// Ours, at any place; `rate` messages a second at most.
+    /// Starts our sink at any address, with at most `rate` messages a second.
     pub fn open(place: &str, faults: &Faults, rate: Option<f64>, expect: &Path) -> Result<Sink> {
         let mut command = lab("sink")?;
         command.args(["--listen", place, "--chunking", "--expect"]).arg(expect);
@@ -119,7 +119,7 @@ impl Sink {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// What it has counted so far; `Null` from a sink that does not count.
+    /// Returns the counts so far; `Null` from a sink that does not count.
     pub fn counts(&self) -> Result<Value> {
         if self.tool == Tool::Postfix {
             return Ok(Value::Null);
@@ -128,18 +128,18 @@ impl Sink {
         self.line()
     }
 
-    /// The same, and what it lacks of those that it expects.
+    /// Returns the counts so far, and those of expected messages that are missing.
     pub fn counts_and_lacks(&self) -> Result<Value> {
         self.signal(Signal::USR2)?;
         self.line()
     }
 
-    /// From now on it delays nothing.
+    /// Ends the sink's delays.
     pub fn hurry(&self) -> Result<()> {
         self.signal(Signal::HUP)
     }
 
-    /// Ends it; what it has counted, or `Null` from a sink that does not count.
+    /// Ends the sink and returns its counts; `Null` from a sink that does not count.
     pub fn stop(mut self) -> Result<Value> {
         if self.tool == Tool::Postfix {
             return Ok(Value::Null);
@@ -158,7 +158,7 @@ impl Drop for Sink {
     }
 }
 
-/// Sends the load and waits for its end. What the source counted; refusals are in there, not errors.
+/// Sends the load, waits for its end and returns the source's counts. Refusals are counts, not errors.
 pub fn send(target: &Target, load: &Load, seed: u64, accepted: &Path) -> Result<Value> {
     if load.source == Tool::Postfix {
         return send_by_postfix(target, load);
@@ -208,7 +208,7 @@ pub fn send(target: &Target, load: &Load, seed: u64, accepted: &Path) -> Result<
     serde_json::from_str(output.trim()).with_context(|| format!("the source: {}", error.trim()))
 }
 
-/// Postfix's: it knows no time, only counts, and no JSON.
+/// Runs Postfix's smtp-source, which takes a number of messages and prints no JSON.
 fn send_by_postfix(target: &Target, load: &Load) -> Result<Value> {
     let messages = match load.messages {
         0 => (load.seconds * POSTFIX_MESSAGES_PER_SECOND) as u64,
@@ -233,7 +233,7 @@ fn send_by_postfix(target: &Target, load: &Load) -> Result<Value> {
     }))
 }
 
-/// Runs it to its end; what it printed, and what it complained about.
+/// Runs a command to its end and returns its output and its errors.
 fn finish(mut command: Command, time_max: Duration) -> Result<(String, String)> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| format!("{name} cannot be started"))?;

@@ -1,4 +1,4 @@
-//! Runs without a mailer: two files a message, written by the laboratory itself; and the disks of a run's own.
+//! Runs without a mailer, in which the laboratory writes two files a message; and the disks made for one run.
 //!
 //! Must never be taken for a mailer: nothing is received and nothing delivered.
 
@@ -10,7 +10,7 @@ use crate::subject::{Logging, Site};
 use anyhow::{Context, Result};
 use report::record::{Class, Durability, Line, Run};
 
-/// The disks of a site that asks for them, for its queue and for its log; they go when these go.
+/// Makes the disks that a site's setup asks for, for its queue and its log. They end when they are dropped.
 pub fn disks(site: &Site) -> Result<Vec<Disks>> {
     let mut disks = Vec::new();
     if site.setup.disks > 0 {
@@ -22,14 +22,14 @@ pub fn disks(site: &Site) -> Result<Vec<Disks>> {
     Ok(disks)
 }
 
-/// What they are becomes part of the record.
+/// Records what kind of disks they are.
 pub fn tell(disks: &[Disks], run: &mut Run) {
     for (number, disks) in disks.iter().enumerate() {
         run.how.insert(format!("disks {number}"), disks.how().into());
     }
 }
 
-/// One run of the bare layout.
+/// Makes one run of the bare layout.
 pub fn run(place: &Place, step: &Step) -> Result<Vec<Line>> {
     let site = place.site(step)?;
     let disks = disks(&site)?;

@@ -1,6 +1,6 @@
-//! What a mailer used during a run, written into the run's line.
+//! What a mailer used during a run, as values of the run.
 //!
-//! Must never run on while the mailer is stopped: of the dead nothing can be read.
+//! Must never end after the mailer: nothing can be read about processes that have ended.
 
 use crate::machine;
 use crate::watch::{Family, Usage};
@@ -8,17 +8,17 @@ use anyhow::Result;
 use report::record::Run;
 use std::path::Path;
 
-/// A measurement under way; nothing where no mailer runs.
+/// A measurement in progress; empty if no mailer runs.
 pub struct Meter(Option<Usage>);
 
 impl Meter {
-    /// Of all processes of `family`, and of the disk under `queue`.
+    /// Begins to measure all processes of `family` and the disk under `queue`.
     pub fn begin(family: Option<&Family>, queue: &Path) -> Result<Meter> {
         let device = machine::device_under(queue)?;
         Ok(Meter(family.map(|family| Usage::begin(family, device))))
     }
 
-    /// Up to now; `messages` were accepted meanwhile.
+    /// Ends the measurement, during which `messages` were accepted.
     pub fn end(self, run: &mut Run, messages: f64) {
         let Some(usage) = self.0 else { return };
         let used = usage.end();

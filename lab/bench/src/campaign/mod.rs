@@ -1,6 +1,6 @@
-//! A campaign: scenarios asked of subjects, in turn, again and again, until each cell has its runs.
+//! A campaign: runs of all scenarios by all subjects in turn, until each cell has its runs.
 //!
-//! Must never make a run that stands in the file already, or leave one out without a line that says why.
+//! Must never repeat a run that is in the file, or leave one out without a line with the reason.
 
 mod burden;
 mod curve;
@@ -34,10 +34,10 @@ use report::record;
 use schedule::Schedule;
 use std::path::Path;
 
-/// So many errors of our own in a row end a campaign.
+/// Consecutive errors of the laboratory that end a campaign.
 const ERRORS_MAX: u32 = 5;
 
-/// Makes the runs that are missing. Returns what there is now.
+/// Makes the missing runs.
 pub fn run(options: &Options) -> Result<Outcome> {
     let scenarios = options.scenarios()?;
     if options.dry_run {
@@ -75,7 +75,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Says what would be run.
+/// Prints the runs that would be made.
 fn dry_run(options: &Options, scenarios: &[Scenario]) -> Result<Outcome> {
     let lines = record::read(&options.out)?;
     let subjects = options.subjects()?;
@@ -86,7 +86,7 @@ fn dry_run(options: &Options, scenarios: &[Scenario]) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Fetches what needs the network, then waits for the room.
+/// Fetches the packages, then runs the campaign inside the room and waits for it.
 fn outside(options: &Options) -> Result<Outcome> {
     ensure!(
         rustix::process::geteuid().is_root(),
@@ -104,7 +104,7 @@ fn outside(options: &Options) -> Result<Outcome> {
     }
 }
 
-/// Makes a directory if it is not there, and takes away all that is in it.
+/// Creates a directory, or empties the existing one.
 pub fn empty(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| path.display().to_string())?;
     for entry in std::fs::read_dir(path)? {

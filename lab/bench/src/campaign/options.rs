@@ -1,6 +1,6 @@
-//! What a campaign is told on its command line.
+//! The options of a campaign.
 //!
-//! Must never open a file that is not named there.
+//! Must never open a file that the options do not name.
 
 use crate::peers;
 use crate::scenario::{Scenario, Tool};
@@ -8,36 +8,36 @@ use crate::subject::{self, Subject};
 use anyhow::Result;
 use std::path::PathBuf;
 
-/// What `run` and `compare` are told.
+/// The options of `run` and `compare`.
 #[derive(clap::Args, Clone)]
 pub struct Options {
     /// Scenarios: names (see `posthaste-lab scenarios`), or files of your own
     pub scenario: Vec<String>,
-    /// Whom to ask, in place of those that the scenarios name
+    /// Subjects to measure, instead of those that the scenarios name
     #[arg(long, value_delimiter = ',')]
     pub subject: Vec<String>,
-    /// A file of subjects of your own; they are asked beside those of the scenarios
+    /// A file of further subjects, measured beside those of the scenarios
     #[arg(long)]
     pub subjects: Option<PathBuf>,
-    /// Runs of each cell, those in the file included; else what the scenario says
+    /// Runs of each cell, including those in the file; the default is the scenario's number
     #[arg(long)]
     pub runs: Option<u32>,
-    /// Change the scenarios: NAME=VALUE or NAME=VALUE,VALUE for what is varied; may be given again
+    /// Change the scenarios: NAME=VALUE, or NAME=VALUE,VALUE for a factor; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
-    /// One JSON line a run is appended to this file; what stands there is not run again
+    /// The file to which each run's JSON line is appended; runs in it are not repeated
     #[arg(long, default_value = "campaign.jsonl")]
     pub out: PathBuf,
-    /// Queues, mailboxes, logs and archives; on the disk that is to be measured
+    /// Directory of queues, mailboxes, logs and archives, on the disk to measure
     #[arg(long, default_value = "/var/tmp/posthaste-lab")]
     pub work: PathBuf,
-    /// Debian's packages, unpacked; fetched if they are not there; without it below --work
+    /// Directory of Debian's unpacked packages, fetched if missing; the default is below --work
     #[arg(long)]
     pub peers: Option<PathBuf>,
-    /// Posthaste's program; without it the one beside this program
+    /// Posthaste's program; the default is the one beside this program
     #[arg(long)]
     pub posthaste: Option<PathBuf>,
-    /// Only say which runs are missing
+    /// Only list the missing runs
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -46,12 +46,12 @@ pub struct Options {
 pub enum Outcome {
     /// All runs are in the file.
     Done,
-    /// With this code.
+    /// It failed with this exit code.
     Failed(i32),
 }
 
 impl Options {
-    /// The scenarios, changed as the command line says.
+    /// Returns the scenarios, changed by `--set` and `--subject`.
     pub fn scenarios(&self) -> Result<Vec<Scenario>> {
         let own = match &self.subjects {
             Some(path) => subject::load(path)?,
@@ -75,7 +75,7 @@ impl Options {
         Ok(scenarios)
     }
 
-    /// All that may be asked.
+    /// Returns all known subjects.
     pub fn subjects(&self) -> Result<Vec<Box<dyn Subject>>> {
         let mut subjects = subject::builtin();
         if let Some(path) = &self.subjects {
@@ -84,7 +84,7 @@ impl Options {
         Ok(subjects)
     }
 
-    /// Those that are asked.
+    /// Returns the subjects that the scenarios name.
     fn asked(&self) -> Result<Vec<Box<dyn Subject>>> {
         let names: Vec<String> =
             self.scenarios()?.into_iter().flat_map(|scenario| scenario.subjects).collect();
@@ -93,12 +93,12 @@ impl Options {
         Ok(subjects)
     }
 
-    /// Whether a subject runs outside the room and is reached over the machine's network.
+    /// Returns whether a subject runs outside the room and is reached over the machine's network.
     pub fn needs_network(&self) -> Result<bool> {
         Ok(self.asked()?.iter().any(|subject| subject.needs_machines_network()))
     }
 
-    /// Whether Debian's packages are needed, for a subject or for Postfix's source and sink.
+    /// Returns whether Debian's packages are needed, for a subject or for Postfix's source and sink.
     pub fn needs_packages(&self) -> Result<bool> {
         let by_postfix = |scenario: &Scenario| {
             let questions = scenario.questions().unwrap_or_default();
@@ -108,12 +108,12 @@ impl Options {
         Ok(tools || self.asked()?.iter().any(|subject| subject.is_fetched()))
     }
 
-    /// Where the packages are, or will be.
+    /// Returns the directory of the packages.
     pub fn unpacked(&self) -> PathBuf {
         self.peers.clone().unwrap_or_else(|| self.work.join("peers"))
     }
 
-    /// What needs the network, before the room closes.
+    /// Fetches the packages, which needs the network, before the room is made.
     pub fn fetch(&self) -> Result<()> {
         std::fs::create_dir_all(&self.work)?;
         if self.needs_packages()? { peers::fetch(&self.unpacked()) } else { Ok(()) }

@@ -1,6 +1,6 @@
-//! Where a campaign takes place: the furnished room, its subjects, and what has been found out about them.
+//! The environment of a campaign: the furnished room, its subjects, and what is known about them.
 //!
-//! Must never let one run see what another one left: each gets a fresh queue.
+//! Must never let a run see what an earlier one left: each gets a fresh queue.
 
 use super::options::Options;
 use super::schedule::Step;
@@ -15,21 +15,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The port of a subject; the network is the room's own.
+/// The port of the subject, in the room's own network.
 const PORT: u16 = 2525;
-/// The sink's.
+/// The port of the sink.
 const NEXT_HOP_PORT: u16 = 2600;
 
-/// What subjects are configured by, below the directory of the campaign.
+/// Directory of the subjects' settings, below the campaign's directory.
 const OWN: &str = "own";
-/// Mail of earlier runs, below the directory of the campaign.
+/// Directory of the mail of earlier runs, below the campaign's directory.
 const EARLIER: &str = "earlier-mail";
 
-/// See the module.
+/// The environment.
 pub struct Place {
-    /// All that may be asked.
+    /// All known subjects.
     pub subjects: Vec<Box<dyn Subject>>,
-    /// Where scratch files lie.
+    /// The campaign's directory.
     pub work: PathBuf,
     versions: Versions,
     posthaste: Result<PathBuf>,
@@ -39,7 +39,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes the room ready.
+    /// Prepares the room.
     pub fn furnish(options: &Options) -> Result<Place> {
         std::fs::create_dir_all(&options.work)?;
         let work = options.work.canonicalize()?;
@@ -67,13 +67,13 @@ impl Place {
         })
     }
 
-    /// Of this name.
+    /// Returns the subject with this name.
     pub fn subject(&self, name: &str) -> Result<&dyn Subject> {
         let found = self.subjects.iter().find(|subject| subject.name() == name);
         found.map(AsRef::as_ref).with_context(|| format!("no subject is called {name}"))
     }
 
-    /// A site without anything of an earlier run.
+    /// Creates an empty site.
     pub fn site(&self, step: &Step) -> Result<Site> {
         let [queue, mail, log] = ["queue", "mail", "log"].map(|name| self.work.join(name));
         put_aside(&mail, &self.work.join(EARLIER))?;
@@ -92,12 +92,12 @@ impl Place {
         })
     }
 
-    /// The subject's version.
+    /// Returns the subject's version.
     pub fn version(&self, subject: &dyn Subject, site: &Site) -> Result<String> {
         subject.version(site, &self.versions)
     }
 
-    /// The line of a run that is about to begin.
+    /// Creates the record of a run that is about to begin.
     pub fn new_run(&self, step: &Step, version: String) -> Run {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Run {
@@ -126,7 +126,7 @@ impl Place {
         }
     }
 
-    /// The settings' id, and their line where the file has none yet.
+    /// Returns the id of these settings, and their line if the file does not have it yet.
     pub fn settings(&self, subject: &str, files: &[PathBuf]) -> Result<(String, Option<Line>)> {
         let mut texts = BTreeMap::new();
         for file in files {
@@ -140,7 +140,7 @@ impl Place {
         Ok((id, is_new.then_some(Line::Settings(line))))
     }
 
-    /// What is known of a subject's syncs; found out by `look` the first time.
+    /// Returns when a subject syncs; `look` finds out the first time.
     pub fn durability(
         &self,
         subject: &str,
@@ -163,7 +163,7 @@ impl Drop for Place {
     }
 }
 
-/// What was delivered stays until the campaign ends. ext4 without a journal does not use the inode of a deleted file
+/// Moves delivered mail away; it is deleted when the campaign ends. ext4 without a journal does not use the inode of a deleted file
 /// for five minutes and looks at each such inode whenever it makes a file: a run's thousands of messages, deleted,
 /// would cost the next run's mailer more than its own work does.
 fn put_aside(mail: &Path, earlier: &Path) -> Result<()> {

@@ -1,6 +1,6 @@
-//! The progress bar of a campaign, with the time that is left; plain lines where nobody watches.
+//! The progress bar of a campaign, with the time left; plain lines if the output is no terminal.
 //!
-//! Must never keep a result back: what a run gave is said as soon as it is known.
+//! Must never delay a result: it is printed as soon as its run has ended.
 
 use super::schedule::Step;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -8,7 +8,7 @@ use report::record::Line;
 use std::io::IsTerminal;
 use std::time::Instant;
 
-/// See the module.
+/// The progress bar.
 pub struct Progress {
     bar: ProgressBar,
     runs: usize,
@@ -17,7 +17,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For so many runs.
+    /// Creates the bar for this number of runs.
     pub fn new(runs: usize) -> Progress {
         let plain = !std::io::stderr().is_terminal();
         let target =
@@ -28,12 +28,12 @@ impl Progress {
         Progress { bar, runs, plain, begun: Instant::now() }
     }
 
-    /// A run begins.
+    /// Shows that a run begins.
     pub fn begin(&self, step: &Step) {
         self.bar.set_message(step.to_string());
     }
 
-    /// It has ended and left these lines.
+    /// Shows the lines of a run that has ended.
     pub fn end(&self, step: &Step, lines: &[Line]) {
         self.bar.inc(1);
         for line in lines {
@@ -53,19 +53,19 @@ impl Progress {
         }
     }
 
-    /// The subject cannot do it, as was seen before.
+    /// Shows that a run is skipped, because the subject cannot do it.
     pub fn skip(&self, step: &Step) {
         self.bar.inc(1);
         self.say(&format!("{step}: not asked again"));
     }
 
-    /// The laboratory itself failed.
+    /// Shows an error of the laboratory.
     pub fn trouble(&self, step: &Step, error: &anyhow::Error) {
         self.bar.inc(1);
         self.say(&format!("{step}: the laboratory failed: {error:#}"));
     }
 
-    /// All is done.
+    /// Removes the bar.
     pub fn close(&self) {
         self.bar.finish_and_clear();
     }
@@ -81,7 +81,7 @@ impl Progress {
     }
 }
 
-/// Three figures that count.
+/// Writes three significant digits.
 fn short(value: f64) -> String {
     if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }

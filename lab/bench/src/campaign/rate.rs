@@ -1,4 +1,4 @@
-//! Loads that are a share of the greatest rate: what each subject can do is found in the same campaign.
+//! Loads at a share of a subject's greatest rate, which is measured in the same campaign.
 //!
 //! Must never take a rate from another campaign, another subject or another cell.
 
@@ -6,12 +6,12 @@ use super::schedule::Step;
 use anyhow::{Context, Result, ensure};
 use report::record::{Cell, Factor, Line};
 
-/// The name of the share, as in `Load`.
+/// The name of the share in `Load`.
 const NAME: &str = "rate-percent";
-/// At this share each session sends as fast as it is answered: the greatest rate is what comes of it.
+/// At this share each session sends as fast as it is answered; the result is the greatest rate.
 const ALL_PERCENT: f64 = 100.0;
 
-/// Sets the rate of a load that is a share. An error where nothing is known yet of what the subject can do.
+/// Sets the rate of a load that is a share. Fails if the subject's greatest rate is not known yet.
 pub fn choose(step: &mut Step, lines: &[Line]) -> Result<()> {
     let percent = step.question.load.rate_percent;
     if percent == ALL_PERCENT {
@@ -24,7 +24,7 @@ pub fn choose(step: &mut Step, lines: &[Line]) -> Result<()> {
     Ok(())
 }
 
-/// The median of what the subject did as fast as it could, all else being the same.
+/// Returns the median of the subject's greatest rates with otherwise equal factors.
 fn greatest(step: &Step, lines: &[Line]) -> Option<f64> {
     let mut wanted: Cell = step.question.cell.clone();
     wanted.insert(NAME.into(), Factor::Number(ALL_PERCENT));

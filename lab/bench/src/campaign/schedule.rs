@@ -1,6 +1,6 @@
-//! Which runs are missing, and in which order they are made: A B C, then B C A, so that what drifts hits all alike.
+//! The missing runs in their order: subjects A B C, then B C A, so that drift affects all alike.
 //!
-//! Must never make two runs of one subject one after the other while another one waits in the same cell.
+//! Must never put two runs of one subject next to each other while another subject's run of that cell is missing.
 
 use crate::scenario::{Question, Scenario};
 use crate::subject::Subject;
@@ -10,38 +10,38 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-/// A subject that failed so often in a cell, and never succeeded, is not asked again.
+/// Failures in a cell, without a success, after which a subject is not measured there again.
 const FAILURES_MAX: usize = 2;
 /// The subject that is no mailer at all.
 pub const LIMIT: &str = "limit";
 /// The subject that writes two files a message itself, without a mailer.
 pub const TWO_FILES: &str = "two-files";
 
-/// One run to be made.
+/// One run that is missing.
 #[derive(Clone)]
 pub struct Step<'a> {
     /// The scenario.
     pub scenario: &'a Scenario,
     /// The cell.
     pub question: Question,
-    /// Whom it is asked.
+    /// The subject's name.
     pub subject: String,
-    /// Which run of this cell.
+    /// The run's number within the cell.
     pub ordinal: u32,
-    /// The same for all subjects.
+    /// The seed, the same for all subjects.
     pub seed: u64,
 }
 
-/// All runs that are missing.
+/// All missing runs.
 pub struct Schedule<'a> {
     steps: Vec<Step<'a>>,
 }
 
-/// What names a cell of a subject.
+/// The scenario, the subject and the cell.
 type Key = (String, String, String);
 
 impl<'a> Schedule<'a> {
-    /// What is missing in `lines`; `runs` in place of what the scenarios say.
+    /// Finds the runs that `lines` lacks. `runs` replaces the scenarios' number of runs.
     pub fn new(
         scenarios: &'a [Scenario],
         subjects: &[Box<dyn Subject>],
@@ -85,18 +85,18 @@ impl<'a> Schedule<'a> {
         Ok(Schedule { steps: by_ordinal.into_values().flatten().collect() })
     }
 
-    /// How many.
+    /// Returns their number.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// In their order.
+    /// Returns them in order.
     pub fn steps(&self) -> impl Iterator<Item = Step<'a>> + '_ {
         self.steps.iter().cloned()
     }
 }
 
-/// Whether the subject has shown by now that it cannot do this cell.
+/// Returns whether the subject has failed too often in this cell, or cannot do it.
 pub fn is_hopeless(lines: &[Line], step: &Step) -> bool {
     let of_it = |line: &&Line| match line {
         Line::Run(run) => {
@@ -131,7 +131,7 @@ fn key(scenario: &str, subject: &str, cell: &Cell) -> Key {
     (scenario.into(), subject.into(), text(cell))
 }
 
-/// `duty=mbox sessions=10`.
+/// Writes a cell as `duty=mbox sessions=10`.
 pub fn text(cell: &Cell) -> String {
     let factor = |factor: &Factor| match factor {
         Factor::Number(number) => number.to_string(),
@@ -142,7 +142,7 @@ pub fn text(cell: &Cell) -> String {
     pairs.join(" ")
 }
 
-/// From the names alone, so that every subject gets the same messages, and a campaign taken up again, too.
+/// Derives a seed from the names alone: each subject gets the same messages, and so does a resumed campaign.
 fn seed(scenario: &str, cell: &Cell, ordinal: u32) -> u64 {
     let hash = Sha256::digest(format!("{scenario} {} {ordinal}", text(cell)));
     u64::from_le_bytes(hash[..8].try_into().expect("a hash has 32 bytes"))

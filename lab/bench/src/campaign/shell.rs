@@ -1,6 +1,6 @@
 //! The command lines `run` and `compare`, and what is printed when a campaign is done.
 //!
-//! Must never measure: it asks the campaign, then shows its lines.
+//! Must never measure: it runs the campaign, then shows its lines.
 
 use super::{Options, Outcome};
 use crate::room;
@@ -10,12 +10,12 @@ use report::record;
 use report::{About, Abouts, table};
 use std::io::Write;
 
-/// What `compare` asks where nothing is named.
+/// The scenarios of `compare` if none is named.
 const COMPARED: [&str; 8] =
     ["limit", "inject", "relay", "list", "local", "senders", "syscalls", "logging"];
 
 impl Options {
-    /// With the scenarios of `compare` where none is named.
+    /// Fills in the scenarios of `compare` if none is named.
     pub fn or_all_compared(mut self) -> Options {
         if self.scenario.is_empty() {
             self.scenario = COMPARED.map(String::from).to_vec();
@@ -24,7 +24,7 @@ impl Options {
     }
 }
 
-/// `posthaste-lab scenarios [NAME]`: what there is, or the text of one.
+/// `posthaste-lab scenarios [NAME]`: lists the scenarios, or prints one.
 pub fn scenarios(name: Option<&str>) -> Result<()> {
     if let Some(text) = name.and_then(Scenario::text) {
         say(text);
@@ -41,12 +41,12 @@ pub fn scenarios(name: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// To the standard output; whoever closed it has read enough.
+/// Prints to the standard output; a closed pipe is no error.
 pub fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// Ends the process as the room ended.
+/// Ends the process with the campaign's exit code.
 pub fn end(outcome: Outcome) {
     if let Outcome::Failed(code) = outcome {
         std::process::exit(code);
@@ -59,7 +59,7 @@ pub fn run_alone(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// `posthaste-lab compare`: the campaign, and then what differs.
+/// `posthaste-lab compare`: runs the campaign, then prints the tables.
 pub fn compare(options: Options) -> Result<()> {
     end(super::run(&options)?);
     if room::is_inside() || options.dry_run {
@@ -70,7 +70,7 @@ pub fn compare(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Titles and questions of the scenarios that come along, for the report.
+/// Returns titles and questions of the built-in scenarios, for the report.
 pub fn abouts() -> Result<Abouts> {
     let about = |name: &str| {
         let Scenario { title, question, delays, .. } = Scenario::find(name)?;

@@ -1,4 +1,4 @@
-//! Addresses behind which nobody answers: who connects is neither let in nor turned away.
+//! Addresses at which nobody answers: a client is neither accepted nor refused.
 //!
 //! Must never take a connection off its queue: the full queue is what makes the kernel silent.
 
@@ -10,17 +10,17 @@ use std::time::Duration;
 
 /// More connections than a queue of length 0 holds.
 const FILLERS_MAX: usize = 8;
-/// A loopback that does not answer within this time does not answer.
+/// Time without an answer over loopback after which there will be none.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(300);
 
-/// A port of all addresses of this machine that is silent as long as this lives.
+/// A port that is silent at all addresses of this machine until this is dropped.
 pub struct Silence {
     _port: OwnedFd,
     _fillers: Vec<TcpStream>,
 }
 
 impl Silence {
-    /// An error where somebody listens there, or where the kernel answers all the same.
+    /// Fails if another program listens there, or if the kernel answers anyway.
     pub fn at(port: u16) -> Result<Silence> {
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
         let fd = socket(AddressFamily::INET, SocketType::STREAM, None)?;

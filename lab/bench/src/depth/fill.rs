@@ -102,7 +102,7 @@ fn write(run: &mut Run, steps: &[Step]) {
     run.series.insert("memory_mib over queued".into(), series(|step| step.pss_mib));
 }
 
-/// Sends so many and adds their tokens to the file.
+/// Sends messages and appends their tokens to the file.
 fn send(bench: &Bench, messages: u64, seed: u64) -> Result<Value> {
     let step = bench.accepted.with_extension("step");
     let mut command = Command::new(std::env::current_exe()?);

@@ -58,7 +58,7 @@ pub struct Options {
     /// One JSON line a run is appended to this file, which `posthaste-lab report` reads
     #[arg(long, default_value = "depth.jsonl")]
     out: PathBuf,
-    /// The queue and the log; on the disk that is to be measured. Takes 1.9 KB a message of 1 KB
+    /// Directory of the queue and the log, on the disk to measure; needs 1.9 KB for a message of 1 KB
     #[arg(long, default_value = "/var/tmp/posthaste-lab-depth")]
     work: PathBuf,
     /// Posthaste's program; without it the one beside this program

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub const ADDRESS: &str = "127.0.0.1:53";
 /// Where mail goes once an address is known.
 pub const SMTP_PORT: u16 = 25;
-/// To whom, as the source has it; `{r}` is drawn.
+/// The recipient in the source's form; `{r}` is random.
 pub const RECIPIENT: &str = "user{m}@d{r}.test";
 /// Domains with addresses.
 pub const DESTINATIONS_MAX: u32 = 1_000_000;

@@ -60,7 +60,7 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// So many disks, mounted at `under/disk0`, `under/disk1`, ...; their files lie beside them. All of them share the
+    /// Makes disks mounted at `under/disk0`, `under/disk1`, ...; their files lie beside them. All of them share the
     /// disk under `under`: they have journals, locks and queues of their own, not heads of their own.
     pub fn make(count: u32, bytes: u64, kind: FileSystem, under: &Path) -> Result<Disks> {
         ensure!((1..=DISKS_MAX).contains(&count), "{count} disks; there may be 1 to {DISKS_MAX}");

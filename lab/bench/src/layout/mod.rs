@@ -251,7 +251,7 @@ pub struct Options {
     /// Leave what was written
     #[arg(long)]
     keep: bool,
-    /// Make so many loop disks of 2 GiB in the first place and spread the directories over them; needs root
+    /// Number of loop disks of 2 GiB to make in the first place, with the directories spread over them; needs root
     #[arg(long, default_value_t = 0)]
     disks: u32,
     /// Make a slow disk in the first place, as the scenario `logging` has it, and write there; needs root

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Sessions where all goes to one host.
 const SESSIONS: u32 = 10;
-/// With more hosts each has a source of its own; so many send at once, so that their messages mix.
+/// Sources that send at the same time if there are several hosts, so that their messages mix.
 const SOURCES_MAX: u32 = 50;
 /// Until the mailer counts all that it has taken.
 const COUNT_TIME_MAX: Duration = Duration::from_secs(60);

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const PROGRAM: &str = "/usr/libexec/sendmail/sendmail";
 /// A message's control file, which a run opens for writing too when it begins the message.
 const CONTROL_FILE: &str = "qf";
-/// Runs so many queue runners at once, and waits for those too that have left for the background. A namespace of
+/// Runs queue runners at the same time, and waits also for those that run in the background. A namespace of
 /// processes ends with its first, so that one stays.
 const RUNNERS: &str = "\
 library=$1 done=$2 runners=$3; shift 3

@@ -32,7 +32,7 @@ impl<'a> Variant<'a> {
         if self.name() == "posthaste" { Duty::Relay } else { Duty::Hold }
     }
 
-    /// To whom mail for host `number` goes, from 0.
+    /// Returns the recipient of mail for host `number`, from 0.
     pub fn recipient_at(&self, site: &Site, number: u32) -> String {
         match (self.hosts, self.name()) {
             (0 | 1, _) => self.inner.recipient(site),

@@ -95,7 +95,7 @@ const CUT_MS_MAX: u64 = 3000;
 const HOP_DELAY_MS_MAX: u64 = 300;
 /// A second cut comes within this time.
 const SECOND_CUT_MS_MAX: u64 = 1500;
-/// One cut in so many is followed by a second one.
+/// One cut in this number is followed by a second one.
 const SECOND_CUT_EVERY: u64 = 4;
 
 impl Entrant {

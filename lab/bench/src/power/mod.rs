@@ -27,7 +27,7 @@ const CUTS_OURS: u64 = 20;
 const CUTS_OTHERS: u64 = 5;
 /// The disk is gone for so long before the mailer is killed, where the next hop goes on.
 const DEAD_DISK_TIME: std::time::Duration = std::time::Duration::from_secs(4);
-/// So many harness errors in a row end a campaign.
+/// Consecutive errors of the laboratory that end a campaign.
 const ERRORS_MAX: u32 = 5;
 /// The mailer's port; the network is the room's own.
 const PORT: u16 = 2525;

@@ -1,6 +1,6 @@
-//! What a scenario varies, and the cells that come of it.
+//! The factors of a scenario, and the cells that follow from them.
 //!
-//! Must never know a name by itself: names are those of `Load` and `Setup`.
+//! Must never know a factor: the names are those of `Load` and `Setup`.
 
 use super::{Load, Question};
 use crate::subject::Setup;
@@ -9,23 +9,23 @@ use report::record::{Cell, Factor};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
-/// Names with lists, in the order of their names.
+/// Factors with their values, ordered by name.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Vary(std::collections::BTreeMap<String, Vec<Factor>>);
 
 impl Vary {
-    /// Replaces or adds a list.
+    /// Sets a factor's values.
     pub fn set(&mut self, name: &str, values: Vec<Factor>) {
         self.0.insert(name.into(), values);
     }
 
-    /// Whether it is one of them.
+    /// Returns whether this is a factor.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// All combinations.
+    /// Returns all combinations.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = vec![Cell::new()];
         for (name, values) in &self.0 {
@@ -43,12 +43,12 @@ impl Vary {
     }
 }
 
-/// A word of the command line: a number if it is one.
+/// Parses a word of the command line, as a number if it is one.
 pub fn factor(text: &str) -> Factor {
     text.parse().map_or_else(|_| Factor::Word(text.into()), Factor::Number)
 }
 
-/// An error that says which names there are.
+/// Returns an error that lists the known names.
 pub fn name_is_known(name: &str, load: &Load, setup: &Setup) -> Result<()> {
     let (load, setup) = (Table::try_from(load)?, Table::try_from(setup)?);
     if load.contains_key(name) || setup.contains_key(name) {
@@ -58,7 +58,7 @@ pub fn name_is_known(name: &str, load: &Load, setup: &Setup) -> Result<()> {
     bail!("{name}: one of these is expected: {}", names.join(" "))
 }
 
-/// Applies a cell to what the scenario says for all.
+/// Applies a cell to the scenario's values.
 pub fn question(cell: Cell, load: &Load, setup: &Setup) -> Result<Question> {
     let (mut load, mut setup) = (load.clone(), setup.clone());
     for (name, factor) in &cell {
@@ -80,7 +80,7 @@ fn with<T: Serialize + DeserializeOwned>(of: &T, name: &str, factor: &Factor) ->
     table.try_into().with_context(|| format!("{name} cannot be {factor:?}"))
 }
 
-/// In the kind that the name has.
+/// Converts a value to the type that the name has.
 fn value(old: &Value, factor: &Factor) -> Value {
     match (old, factor) {
         (Value::Integer(_), Factor::Number(number)) => Value::Integer(*number as i64),

@@ -45,17 +45,17 @@ pub enum Tool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Load {
-    /// What ends a run.
+    /// The event that ends a run.
     pub ends: Ends,
-    /// Sessions at once.
+    /// Concurrent sessions.
     pub sessions: u32,
-    /// Messages in all; 0: as many as go in `seconds`.
+    /// Number of messages; 0: as many as are sent in `seconds`.
     pub messages: u64,
-    /// No message is begun after this time; 0: until all are sent.
+    /// Seconds after which no message is begun; 0: no limit.
     pub seconds: f64,
     /// Messages sent before the clock starts.
     pub warm_up: u64,
-    /// Messages over one connection; 0: as many as there are.
+    /// Messages over one connection; 0: all of them.
     pub per_connection: u64,
     /// Recipients of each message.
     pub recipients: u32,
@@ -63,16 +63,16 @@ pub struct Load {
     pub sizes: String,
     /// A directory of real messages to send instead.
     pub messages_from: String,
-    /// By BDAT (RFC 3030).
+    /// Whether messages are sent by BDAT (RFC 3030).
     pub bdat: bool,
-    /// MAIL, RCPT and DATA together (RFC 2920).
+    /// Whether MAIL, RCPT and DATA are sent together (RFC 2920).
     pub pipelining: bool,
     /// Messages a second over all sessions; 0: as fast as they are answered.
     pub rate: f64,
-    /// In percent of the greatest rate: of what the subject did in the same campaign at 100, where each session sends as
-    /// fast as it is answered. Takes the place of `rate`.
+    /// The rate in percent of the subject's greatest rate, which the cell with 100 measures in the same campaign. Replaces
+    /// `rate`.
     pub rate_percent: f64,
-    /// To whom, with weights, where it is not for the subject to say.
+    /// Recipients with weights, unless the subject chooses them.
     pub to: Vec<String>,
     /// The sender; empty: the source's own.
     pub from: String,
@@ -82,11 +82,11 @@ pub struct Load {
     pub every: f64,
     /// Messages that are queued before the clock starts.
     pub queued: u64,
-    /// Seconds between the start of all and the load.
+    /// Seconds of rest before the load.
     pub settle: f64,
-    /// Whose source.
+    /// The program that sends.
     pub source: Tool,
-    /// Whose sink.
+    /// The program that receives.
     pub sink: Tool,
     /// For `measure = "order"`: the run ends when all is sorted, or when the queue is empty.
     pub until_empty: bool,
@@ -97,15 +97,16 @@ pub struct Load {
     /// For `measure = "order"`: the sink acknowledges each segment at once. Else a mailer that waits for that before it
     /// goes on waits up to 40 ms.
     pub acknowledge_at_once: bool,
-    /// A run whose deliveries have not ended after so many seconds is cut there; its rate is that of what had come.
+    /// Seconds after which a run is cut short if its deliveries have not ended; its rate is that of the mail delivered
+    /// until then.
     pub longest: f64,
-    /// For `measure = "fairness"`: which of the scenario's `[beside]` is queued before the clock starts; `nothing`: none.
+    /// For `measure = "fairness"`: the load of the scenario's `[beside]` that is queued first; `nothing`: none.
     pub beside: String,
-    /// For `measure = "fairness"`: messages of that; 0: as many as stand there.
+    /// For `measure = "fairness"`: its number of messages; 0: as `[beside]` says.
     pub crowd: u64,
     /// For `measure = "overload"`: KIND-NUMBER, see `campaign/burden.rs`.
     pub overload: String,
-    /// Who is not let in or not answered tries again for this many seconds, as mailers do.
+    /// Seconds for which a client that is not accepted or not answered tries again, as mailers do.
     pub retry: u64,
     /// The source gives up on a reply after this many seconds.
     pub patience: u64,

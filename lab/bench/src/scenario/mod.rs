@@ -1,6 +1,6 @@
 //! Scenarios: the questions, each a TOML file that a person can copy and change.
 //!
-//! Must never run anything: what is asked stands here, how it is answered in `campaign`.
+//! Must never run anything: scenarios are questions, `campaign` answers them.
 
 mod cells;
 mod load;
@@ -15,54 +15,54 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A cell more than this is a mistake in a file.
+/// Upper bound on the cells of a scenario: more are a mistake in a file.
 const CELLS_MAX: usize = 1_000;
 
 /// One question.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scenario {
-    /// As on the command line and in the record.
+    /// The name on the command line and in the record.
     pub name: String,
-    /// As a heading.
+    /// The heading in a report.
     pub title: String,
-    /// In a sentence or two.
+    /// The question, in one or two sentences.
     pub question: String,
-    /// How it is answered.
+    /// The way of measuring.
     #[serde(default)]
     pub measure: Measure,
-    /// What the answer is.
+    /// The name and unit of the result.
     pub figure: Figure,
-    /// Of whom it is asked where the command line does not say.
+    /// Subjects, unless the command line names others.
     pub subjects: Vec<String>,
-    /// Runs of each cell where the command line does not say.
+    /// Runs of each cell, unless the command line says otherwise.
     #[serde(default = "ten")]
     pub runs: u32,
-    /// Whether system calls are counted while it runs, which slows it down.
+    /// Whether system calls are counted during the load, which slows the subject down.
     #[serde(default)]
     pub trace: bool,
-    /// Whether it is found out what a message costs each process: the load, after a short one that is traced.
+    /// Whether the cost of a message is measured for each process: a short traced load precedes the load.
     #[serde(default)]
     pub cost: bool,
-    /// Whether it asks for delays as much as for its figure: tables and pictures show them first.
+    /// Whether delays are a result too: tables and figures then show them first.
     #[serde(default)]
     pub delays: bool,
     /// What the source sends.
     #[serde(default)]
     pub load: Load,
-    /// What the sink does to the mail.
+    /// The faults of the sink.
     #[serde(default)]
     pub sink: Sink,
-    /// How the subject is set up.
+    /// The setup of the subject.
     #[serde(default)]
     pub setup: Setup,
-    /// For `measure = "fairness"`: what may be queued beside the load.
+    /// For `measure = "fairness"`: loads that may be queued before the load, by name.
     #[serde(default)]
     pub beside: BTreeMap<String, Load>,
-    /// What is varied: names of `load` or `setup`, each with its list.
+    /// The factors: names of `load` or `setup`, each with its values.
     #[serde(default)]
     vary: Vary,
-    /// What is different for one subject, by its name: values of `load`. The record has the scenario's cell all the same.
+    /// Values of `load` for single subjects, by name. The record still has the scenario's cell.
     #[serde(default)]
     only: BTreeMap<String, BTreeMap<String, Factor>>,
 }
@@ -71,10 +71,10 @@ fn ten() -> u32 {
     10
 }
 
-/// One combination of what is varied.
+/// One combination of the factors' values.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Its name.
+    /// The cell.
     pub cell: Cell,
     /// What the source sends.
     pub load: Load,
@@ -118,7 +118,7 @@ pub fn names() -> Vec<&'static str> {
 }
 
 impl Scenario {
-    /// By its name, or from a file.
+    /// Returns a built-in scenario by its name, or reads one from a file.
     pub fn find(name: &str) -> Result<Scenario> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Scenario::parse(text).with_context(|| format!("scenario {name}"));

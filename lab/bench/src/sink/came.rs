@@ -1,4 +1,4 @@
-//! Which marked messages have come, to whom and when: 24 bytes for a message that came once to one recipient.
+//! The marked messages that have come, with recipients and times: 24 bytes for a message that came once to one recipient.
 //!
 //! Must never take more memory for a number that a damaged token made up than for any other.
 

@@ -90,7 +90,7 @@ pub struct Faults {
     pub hurried: AtomicBool,
 }
 
-/// At most so many messages a second.
+/// A limit of messages a second.
 #[derive(Debug)]
 pub struct Pace {
     period: Duration,

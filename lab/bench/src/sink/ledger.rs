@@ -43,7 +43,7 @@ struct Counted {
 }
 
 impl Ledger {
-    /// With rows of this length, for so many threads.
+    /// Creates a ledger with rows of this length, for this number of threads.
     pub fn new(every: Duration, threads: usize) -> Ledger {
         Ledger {
             stats: Stats { tool: "sink", threads, ..Stats::default() },

@@ -53,7 +53,7 @@ pub struct Options {
     /// Wait before a reply: [STAGE:]MILLISECONDS[:SHARE], without STAGE before that to the message; may be given again
     #[arg(long)]
     delay: Vec<Delay>,
-    /// Take at most so many messages a second
+    /// Take at most this number of messages a second
     #[arg(long)]
     rate: Option<f64>,
     /// Do not offer PIPELINING

@@ -242,7 +242,7 @@ impl Session<'_> {
         Ok(Flow::Go)
     }
 
-    /// One reply, or with LMTP one for each recipient; returns those for whom it is 250, `None` to drop the connection.
+    /// Sends one reply, or with LMTP one for each recipient. Returns the recipients with a 250; `None` drops the connection.
     async fn answer<'r>(
         &mut self,
         recipients: &'r [String],

@@ -24,7 +24,7 @@ pub struct Plan {
     pub options: Options,
     /// What is sent.
     pub letters: Letters,
-    /// To whom.
+    /// The recipients.
     pub recipients: Recipients,
     next: AtomicU64,
     next_warm_up: AtomicU64,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a line of filler, with its CRLF.
 const LINE_BYTES: usize = 78;
-/// Every so many lines one begins with a dot, so that stuffing is always at work.
+/// Lines from one that begins with a dot to the next, so that dot-stuffing is always exercised.
 const DOT_EVERY: usize = 10;
 /// At most so much of a made-up message is its mark, its Message-ID and its last line.
 const EDGES_BYTES_MAX: usize = 260;

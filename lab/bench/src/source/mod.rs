@@ -42,7 +42,7 @@ pub struct Options {
     /// Begin no message after this many seconds
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
-    /// Send so many messages first that are not counted, and start the clock when all are answered
+    /// Number of messages to send first, without counting them; the clock starts when all are answered
     #[arg(long, default_value_t = 0)]
     warm_up: u64,
     /// Messages over one connection; 0: as many as there are

@@ -11,7 +11,7 @@ use stats::{
 };
 use std::fmt::Write;
 
-/// So many outliers of a set are named one by one.
+/// Outliers of a set that are named one by one.
 const OUTLIERS_NAMED_MAX: usize = 20;
 
 /// Everything for these sets.

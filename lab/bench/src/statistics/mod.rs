@@ -53,7 +53,7 @@ pub struct Options {
     /// What the bootstrap draws from
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Whether the means are the same within so many percent of the first: two one-sided tests
+    /// Test whether the means are the same within this percentage of the first: two one-sided tests
     #[arg(long, value_name = "MARGIN%")]
     same: Option<Margin>,
     /// A straight line through points instead: x in the column, y in the next one

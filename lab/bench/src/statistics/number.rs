@@ -2,7 +2,7 @@
 //!
 //! Must never print a digit that `%g` would not: scripts compare such lines.
 
-/// `value` with so many significant digits, without trailing zeros, with an exponent where it is below -4 or too large.
+/// Writes `value` with this number of significant digits, without trailing zeros, as C's `%g` does.
 pub fn general(value: f64, digits: usize) -> String {
     if value.is_nan() {
         return "nan".to_string();

@@ -75,7 +75,7 @@ pub trait Subject: Sync {
     fn address(&self, site: &Site) -> String {
         format!("127.0.0.1:{}", site.port)
     }
-    /// To whom mail goes that is to be treated as the setup says; `{n}` and `{m}` as the source has them.
+    /// Returns the recipient of mail that the subject treats as the setup says; `{n}` and `{m}` are the source's.
     fn recipient(&self, site: &Site) -> String;
     /// Has it try everything now, also what it holds; `None` where `Phase::Drain` does that by itself, or
     /// where nothing can. To be started by `Running::inside`, as it may leave processes behind.
@@ -191,7 +191,7 @@ fn make_mailboxes(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// So many of one program at once, until all have ended.
+/// Runs several processes of one program at once, and waits for all of them.
 fn at_once(number: u32, program: &str, arguments: &[&str]) -> Command {
     let script =
         "number=$1; shift; while [ $number -gt 0 ]; do \"$@\" & number=$((number-1)); done; wait";

@@ -17,7 +17,7 @@ pub struct Route {
     pub to: SocketAddrV4,
 }
 
-/// All of some lines `DOMAIN ADDRESS:PORT`. With `{COUNT}` in the domain there are so many, numbered from 0, and their
+/// Expands lines `DOMAIN ADDRESS:PORT`. `{COUNT}` in the domain makes that number of routes, numbered from 0, and their
 /// addresses count up with them. An error says what is wrong with a line.
 pub fn expand(lines: &[String]) -> Result<Vec<Route>> {
     let mut routes = Vec::new();

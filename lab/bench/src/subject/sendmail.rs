@@ -24,7 +24,7 @@ const ORDERS: [&str; 7] =
     ["priority", "filename", "host", "modification", "random", "time", "none"];
 /// Queue runners where nothing else is asked for.
 const RUNNERS: u32 = 20;
-/// Queue directories are at most so many, of which each is looked at.
+/// Upper bound on queue directories, each of which is searched.
 const DIRECTORIES_MAX: u32 = 1_000;
 /// An mbox by mail.local: procmail would have the deliveries wait for its lock until they are put off.
 const MBOX: &str = "FEATURE(`local_lmtp', `/usr/libexec/sendmail/mail.local')dnl";

@@ -78,13 +78,13 @@ enum What {
     },
 }
 
-/// Whom, and for how long.
+/// The processes to watch, and for how long.
 #[derive(Args)]
 struct Span {
     /// Processes; all below them are watched, too
     #[arg(required = true)]
     pid: Vec<u32>,
-    /// For so many seconds
+    /// Seconds to watch
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
 }

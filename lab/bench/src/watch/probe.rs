@@ -30,7 +30,7 @@ pub struct Sent {
     pub taken: f64,
 }
 
-/// To whom, from whom.
+/// Sender and recipient.
 pub struct Probe<'a> {
     /// HOST:PORT.
     pub address: &'a str,
@@ -46,7 +46,7 @@ struct Session {
 }
 
 impl Probe<'_> {
-    /// Sends so many messages, marked so that a sink does not count them: the first half by a connection each, the others over one.
+    /// Sends messages that a sink does not count: the first half with a connection each, the others over one.
     pub fn send(&self, messages: u64) -> Result<Vec<Sent>> {
         let run = crate::source::random_name();
         let mut sent = Vec::new();

@@ -16,7 +16,7 @@ const ATTACH_TIME_MAX: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_millis(5);
 /// Until strace has let go of all.
 const DETACH_TIME_MAX: Duration = Duration::from_secs(20);
-/// Processes that were born while we attached make a further strace necessary, at most so many.
+/// Upper bound on further straces, for processes that were born while one attached.
 const STRACES_MAX: usize = 20;
 /// Of what strace complains about.
 const COMPLAINT_BYTES_MAX: u64 = 16 << 10;

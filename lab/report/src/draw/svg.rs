@@ -233,7 +233,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// No longer than so many letters.
+/// Shortens a text to this number of letters.
 fn cut(text: &str, letters: f64) -> String {
     let letters = letters.max(2.0) as usize;
     if text.chars().count() <= letters {

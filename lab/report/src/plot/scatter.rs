@@ -12,7 +12,7 @@ use stats::{Confidence, Trend};
 
 /// More points than these of one picture are thinned out evenly.
 const POINTS_MAX: usize = 1500;
-/// Where the greatest value is so many times what nearly all stay below, the axis ends there and the rest is counted.
+/// Ratio of the greatest value to the high quantile above which the axis ends at the quantile, and the rest is counted.
 const BEYOND: f64 = 3.0;
 const NEARLY_ALL: f64 = 0.995;
 /// Points of a band's edge.
@@ -111,7 +111,7 @@ fn gallery(campaign: &Campaign, section: &Section, series: &str) -> Option<Galle
         }
     }
     let caption = format!(
-        "Each dot is one measured point, of all runs together; where there are more than {}, every so many is drawn. \
+        "Each dot is one measured point, of all runs together; of more than {} an even selection is drawn. \
          The line is the trend of all points, the band where it lies at 95 %.",
         exact(POINTS_MAX as f64)
     );

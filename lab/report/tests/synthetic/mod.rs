@@ -428,7 +428,7 @@ pub fn abouts() -> report::Abouts {
             "depth".into(),
             about(
                 "Depth: one more message in a long queue",
-                "What does it cost to promise one more message when so many are queued already?",
+                "What does it cost to promise one more message when others are queued already?",
             ),
         ),
         (

@@ -50,7 +50,7 @@ impl Sums {
         }
     }
 
-    /// For each of so many messages; all processes together come last.
+    /// Returns the cost of each of `messages`; the sum of all processes comes last.
     pub fn each(&self, messages: f64) -> Vec<Cost> {
         let mut all: BTreeMap<String, f64> = BTreeMap::new();
         let mut costs = Vec::new();

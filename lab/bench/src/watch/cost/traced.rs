@@ -42,7 +42,7 @@ pub struct Traced {
 #[derive(Default)]
 pub struct Threads {
     sums: BTreeMap<u32, Row>,
-    /// Who made whom.
+    /// The parent of each process.
     parents: BTreeMap<u32, u32>,
     /// Futex calls that others interrupted: whether they wait.
     unfinished: BTreeMap<u32, Futex>,
