@@ -18,13 +18,13 @@ pub struct Body {
 }
 
 impl Body {
-    /// Written to a file, too, where there is a directory for it.
+    /// The file to which it is written as well, if there is a directory for it.
     pub fn open(dump: Option<&Path>, sender: &str, recipients: &[String]) -> io::Result<Body> {
         let dump = dump.map(|directory| dump_file(directory, sender, recipients));
         Ok(Body { verifier: Verifier::new(), bytes: 0, bare: 0, dump: dump.transpose()? })
     }
 
-    /// The next bytes, dots unstuffed.
+    /// Takes the next bytes, dots unstuffed.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         self.verifier.feed(bytes);
@@ -34,7 +34,7 @@ impl Body {
         }
     }
 
-    /// What the mark tells of all of them.
+    /// Returns the verdict of the mark on all bytes.
     pub fn finish(self) -> io::Result<Finding> {
         if let Some(mut dump) = self.dump {
             dump.flush()?;

@@ -1,6 +1,6 @@
 //! The marked messages that have come, with recipients and times: 24 bytes for a message that came once to one recipient.
 //!
-//! Must never take more memory for a number that a damaged token made up than for any other.
+//! Must never need more memory for a number from a damaged token than for any other.
 
 use crate::mark::Token;
 use std::collections::{HashMap, HashSet};
@@ -22,7 +22,7 @@ struct Slot {
     recipients: u32,
 }
 
-/// A hash that is one already.
+/// A hasher for keys that are hashes already.
 #[derive(Default)]
 struct Same(u64);
 
@@ -38,7 +38,7 @@ impl Hasher for Same {
     }
 }
 
-/// All of them.
+/// All marked messages that have come.
 #[derive(Default)]
 pub struct Came {
     /// By run and by number without its lowest bits.
@@ -52,7 +52,7 @@ pub struct Came {
 }
 
 impl Came {
-    /// A message came in one transaction to these. Returns how many of them had got it before.
+    /// Takes a message that came to these recipients in one transaction. Returns how many of them had got it before.
     pub fn take(&mut self, token: Token, recipients: &[String], at_ns: u64) -> u64 {
         let (page, at) = place(token);
         let page = self.pages.entry(page).or_insert_with(new_page);
@@ -75,12 +75,12 @@ impl Came {
         duplicates
     }
 
-    /// Different recipients that a message has come to.
+    /// Returns the number of different recipients of a message.
     pub fn recipients(&self, token: Token) -> u32 {
         self.slot(token).map_or(0, |slot| slot.recipients)
     }
 
-    /// When a message came for the first time.
+    /// Returns when a message came first.
     pub fn first_ns(&self, token: Token) -> Option<u64> {
         self.slot(token).map(|slot| slot.at_ns)
     }

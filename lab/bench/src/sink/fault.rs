@@ -1,6 +1,6 @@
-//! The faults a sink is told to commit: refusals, dropped connections, delays.
+//! The faults that a sink is told to make: refusals, dropped connections, delays.
 //!
-//! Must never draw lots: which of many is hit follows from the count alone, so a run repeats.
+//! Must never be random: which command is hit follows from the count alone, so that runs repeat.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How far the conversation has come.
+/// The stages of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Before the greeting.
@@ -29,12 +29,12 @@ pub enum Stage {
     After,
 }
 
-/// Which of the things at a stage are hit.
+/// The commands at a stage that are hit.
 #[derive(Clone, Debug)]
 enum Share {
-    /// This part of them, evenly spread.
+    /// This share of them, evenly spread.
     Part(f64),
-    /// Those that are about an address which contains this text.
+    /// Those with an address that contains this text.
     Matching(String),
 }
 
@@ -86,7 +86,7 @@ pub struct Faults {
     pub delay: Vec<Delay>,
     /// `--rate`.
     pub pace: Option<Pace>,
-    /// From now on nothing is delayed.
+    /// Set once nothing is delayed any more.
     pub hurried: AtomicBool,
 }
 
@@ -94,7 +94,7 @@ pub struct Faults {
 #[derive(Debug)]
 pub struct Pace {
     period: Duration,
-    /// The next message may end then.
+    /// The moment at which the next message may end.
     next: Mutex<Instant>,
 }
 
@@ -105,7 +105,7 @@ impl Pace {
         Pace { period, next: Mutex::new(Instant::now()) }
     }
 
-    /// When the message may end whose last byte came `now`.
+    /// Returns when a message may end whose last byte came `now`.
     fn turn(&self, now: Instant) -> Instant {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let turn = (*next).max(now);
@@ -115,7 +115,7 @@ impl Pace {
 }
 
 impl Faults {
-    /// What to do with the next thing at `stage`, which is about these addresses.
+    /// Decides about the next command at `stage`, which has these addresses.
     pub fn act(&self, stage: Stage, addresses: &[impl AsRef<str>]) -> Act {
         let drop = self
             .drop
@@ -131,7 +131,7 @@ impl Faults {
         refuse.map_or(Act::Go, |rule| Act::Refuse(rule.code))
     }
 
-    /// How long to wait at `stage`.
+    /// Returns how long to wait at `stage`.
     pub fn delay(&self, stage: Stage, addresses: &[impl AsRef<str>]) -> Duration {
         if self.hurried.load(Relaxed) {
             return Duration::ZERO;
@@ -143,7 +143,7 @@ impl Faults {
         rules.map(|rule| rule.time).sum()
     }
 
-    /// How long a message waits for its turn.
+    /// Returns how long a message waits for its turn.
     pub fn wait(&self) -> Duration {
         match &self.pace {
             Some(pace) if !self.hurried.load(Relaxed) => {

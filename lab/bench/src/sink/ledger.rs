@@ -1,4 +1,4 @@
-//! What a sink has taken: counts, rows over time, and each marked message by name.
+//! The ledger of a sink: counts, rows over time, and each marked message.
 //!
 //! Must never count a message that was not answered with 250, or one that only warmed up.
 
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 /// One accepted message.
 pub struct Taken<'a> {
-    /// What the mark told.
+    /// The verdict of the mark.
     pub finding: Finding,
     /// Bytes, dots unstuffed.
     pub bytes: u64,
     /// Bare line ends inside DATA.
     pub bare: u64,
-    /// Who got it.
+    /// The recipients.
     pub recipients: &'a [String],
 }
 
-/// Counts and names.
+/// Counts, and the marked messages.
 pub struct Ledger {
     stats: Stats,
     came: Came,
@@ -33,7 +33,7 @@ pub struct Ledger {
     counted: Option<Counted>,
 }
 
-/// From the first message that counts on.
+/// Counts from the first message that is no warm-up.
 #[derive(Clone, Copy)]
 struct Counted {
     first: Instant,
@@ -55,7 +55,7 @@ impl Ledger {
         }
     }
 
-    /// A connection was accepted.
+    /// Counts an accepted connection.
     pub fn connected(&mut self) {
         self.stats.connections += 1;
         match self.counted {
@@ -64,13 +64,13 @@ impl Ledger {
         }
     }
 
-    /// Something was refused.
+    /// Counts a refusal.
     pub fn refused(&mut self) {
         self.stats.refused += 1;
         self.error();
     }
 
-    /// A connection was dropped on purpose.
+    /// Counts a connection that was dropped on purpose.
     pub fn dropped(&mut self) {
         self.stats.dropped += 1;
         self.error();
@@ -81,7 +81,7 @@ impl Ledger {
         self.rows.at(since).errors += 1;
     }
 
-    /// A message was accepted at `now`.
+    /// Counts a message that was accepted at `now`.
     pub fn take(&mut self, taken: &Taken<'_>, now: Instant) {
         let stats = &mut self.stats;
         let token = match taken.finding {
@@ -120,22 +120,22 @@ impl Ledger {
         row.bytes += bytes;
     }
 
-    /// Transactions accepted so far.
+    /// Returns the number of accepted transactions.
     pub fn messages(&self) -> u64 {
         self.stats.messages
     }
 
-    /// Recipients of those.
+    /// Returns the number of their recipients.
     pub fn recipients(&self) -> u64 {
         self.stats.recipients
     }
 
-    /// When the last message was accepted.
+    /// Returns when the last message was accepted.
     pub fn last(&self) -> Option<Instant> {
         self.counted.map(|counted| counted.last)
     }
 
-    /// Different recipients that a marked message has come to.
+    /// Returns the number of different recipients of a marked message.
     pub fn came(&self, token: Token) -> u32 {
         self.came.recipients(token)
     }

@@ -32,7 +32,7 @@ const EXPECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long accepting rests after it failed (no descriptors left).
 const ACCEPT_REST: Duration = Duration::from_millis(20);
 
-/// What the sink is told on its command line.
+/// The options of the sink.
 #[derive(clap::Args)]
 pub struct Options {
     /// Where to listen: ADDRESS:PORT (0: a free one) or unix:/path; may be given again
@@ -119,7 +119,7 @@ impl Shared {
     }
 }
 
-/// Runs until it is told to stop, by an option or SIGTERM or SIGINT; then says its JSON line.
+/// Runs until an option, SIGTERM or SIGINT stops it, then prints its JSON line.
 pub fn run(options: Options) -> Result<()> {
     crate::net::allow_many_sockets();
     let Options { expect, stats, seconds, idle, listen, threads, .. } = &options;
@@ -150,7 +150,7 @@ pub fn run(options: Options) -> Result<()> {
     })
 }
 
-/// A sink on a thread of its own, for a scenario that looks at it while it runs.
+/// A sink on a thread of its own, whose counts can be read while it runs.
 pub struct Sink {
     shared: Arc<Shared>,
     stop: Arc<Notify>,
@@ -158,7 +158,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Its ports are open when this returns.
+    /// Starts a sink; its ports are open when this returns.
     pub fn start(options: Options) -> Result<Sink> {
         let places = options.listen.clone();
         let shared = Arc::new(shared(options)?);
@@ -177,23 +177,23 @@ impl Sink {
         Ok(Sink { shared, stop, thread: Some(thread) })
     }
 
-    /// Transactions taken so far.
+    /// Returns the transactions accepted so far.
     pub fn messages(&self) -> u64 {
         self.shared.ledger().messages()
     }
 
-    /// From now on it answers without delay.
+    /// Ends the delays.
     pub fn hurry(&self) {
         self.shared.faults.hurried.store(true, Relaxed);
     }
 
-    /// For each token, how many different recipients it has come to.
+    /// Returns the number of different recipients of each token.
     pub fn came(&self, tokens: impl Iterator<Item = Token>) -> Vec<u32> {
         let ledger = self.shared.ledger();
         tokens.map(|token| ledger.came(token)).collect()
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn stats(&self) -> Result<Stats> {
         self.shared.ledger().stats(None)
     }
@@ -252,7 +252,7 @@ fn open(places: &[Place], shared: bool) -> Result<Vec<Listener>> {
     places.iter().map(|place| place.listen(shared)).collect()
 }
 
-/// One more thread with a runtime and sockets of its own; Unix sockets stay with the first.
+/// Starts one more thread with a runtime and sockets of its own; Unix sockets stay with the first thread.
 fn more_threads(places: Vec<Place>, shared: Arc<Shared>) {
     std::thread::spawn(move || -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -281,7 +281,7 @@ fn accept_all(listener: Listener, shared: Arc<Shared>) {
     });
 }
 
-/// What ends a sink besides signals and counts, in seconds.
+/// The time limits of a sink, in seconds.
 struct End {
     seconds: Option<f64>,
     idle: Option<f64>,
@@ -320,7 +320,7 @@ async fn wait(shared: &Shared, end: &End, say: impl Fn(bool) -> Result<()>) -> R
     }
 }
 
-/// Returns when for so long no message has come, after the first.
+/// Returns when no message has come for this time, after the first.
 async fn idle(shared: &Shared, seconds: Option<f64>) {
     let Some(seconds) = seconds else { return std::future::pending().await };
     let idle = Duration::from_secs_f64(seconds);
@@ -333,7 +333,7 @@ async fn idle(shared: &Shared, seconds: Option<f64>) {
     }
 }
 
-/// The source writes its list when all is answered, which may be after the last message came here.
+/// Waits for the source's list, which may be written after the last message came.
 async fn await_list(list: &Path) {
     let end = tokio::time::Instant::now() + EXPECT_TIME_MAX;
     while !list.exists() && tokio::time::Instant::now() < end {

@@ -14,12 +14,12 @@ use std::io::{self, Write};
 use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// One read takes at most this much.
+/// Upper bound on the bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
-/// A longer command line ends the connection.
+/// Upper bound on a command line; a longer one ends the connection.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// What is about no address.
+/// The addresses of a command without any.
 const NOBODY: &[&str] = &[];
 
 /// Speaks with one client until it leaves or is dropped.
@@ -218,7 +218,7 @@ impl Session<'_> {
         }
     }
 
-    /// The last byte is here.
+    /// Handles the end of a message.
     async fn end(&mut self, transaction: Transaction) -> io::Result<Flow> {
         let Transaction { recipients, body, .. } = transaction;
         let body = body.expect("opened before its first byte");
@@ -268,7 +268,7 @@ impl Session<'_> {
         Ok(Some(Cow::Owned(accepted)))
     }
 
-    /// `--rate`: a message's turn comes when those before it have had theirs.
+    /// Waits for the message's turn under `--rate`.
     async fn await_turn(&mut self) -> io::Result<()> {
         let wait = self.shared.faults.wait();
         if !wait.is_zero() {
@@ -278,7 +278,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Counted only now, when the 250 is on its way; a client that is gone gets it never.
+    /// Counts the message, now that its 250 has been written.
     async fn take(&mut self, body: Body, recipients: &[String]) -> io::Result<()> {
         let (bytes, bare) = (body.bytes, body.bare);
         let taken = Taken { finding: body.finish()?, bytes, bare, recipients };
@@ -343,7 +343,7 @@ impl Session<'_> {
         let _ = write!(self.output, "{code} {text}\r\n");
     }
 
-    /// The next command line; `None` at the end of the connection or after an endless line.
+    /// Returns the next command line; `None` at the end of the connection or after an overlong line.
     async fn line(&mut self) -> io::Result<Option<String>> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.input) {
@@ -356,7 +356,7 @@ impl Session<'_> {
         }
     }
 
-    /// Replies go out only when all input is used up: that is what pipelining is for.
+    /// Writes replies only when all input is used up, so that pipelined commands share a write.
     async fn fill(&mut self) -> io::Result<bool> {
         self.flush().await?;
         self.input.reserve(READ_BYTES);
@@ -372,7 +372,7 @@ impl Session<'_> {
     }
 }
 
-/// The address of `FROM:<a@b> PARAMETERS`; a sink takes any.
+/// Returns the address of `FROM:<a@b> PARAMETERS`; a sink accepts any.
 fn path_of(argument: &str) -> &str {
     let path = argument.split_once(':').map_or(argument, |(_, path)| path).trim_start();
     let path = path.strip_prefix('<').unwrap_or(path);

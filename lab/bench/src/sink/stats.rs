@@ -1,4 +1,4 @@
-//! What a sink says at its end, and how the source's list of promises is held against what came.
+//! The result of a sink, and the comparison of the source's promises with what came.
 //!
 //! Must never call a message lost that came, however late.
 
@@ -54,7 +54,7 @@ pub struct Stats {
     /// The last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_ns: Option<u64>,
-    /// Between those two.
+    /// The time between those two, in seconds.
     pub seconds: f64,
     /// Messages a second over that time.
     pub messages_per_second: f64,
@@ -76,7 +76,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Holds the source's list against what came: fills in what is lost and how long the rest took.
+    /// Compares the source's list with what came: fills in what is lost and how long the rest took.
     pub fn expect(&mut self, came: &Came, list: &Path) -> Result<()> {
         let file = std::fs::File::open(list).with_context(|| list.display().to_string())?;
         let again = came.again();

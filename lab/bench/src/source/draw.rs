@@ -1,28 +1,28 @@
-//! Chance that repeats: what message `number` draws follows from the seed alone.
+//! Reproducible randomness: the choices of message `number` follow from the seed alone.
 //!
 //! Must never depend on which session sends a message, or on when.
 
-/// What a draw is for: two purposes of one message draw differently.
+/// The purpose of a random number: different purposes of one message get different numbers.
 #[derive(Clone, Copy)]
 pub enum Purpose {
-    /// How large it is, or which of the real ones.
+    /// The size, or the choice among real messages.
     Size = 1,
-    /// The other half of that.
+    /// The second number for a size.
     SizeAgain = 2,
-    /// Which of several recipient templates.
+    /// The choice among recipient templates.
     Template = 3,
     /// `{r}`.
     Spread = 4,
 }
 
-/// 64 bits for message `number`, recipient `n` (SplitMix64).
+/// Returns 64 random bits for message `number`, recipient `n` (SplitMix64).
 pub fn draw(seed: u64, purpose: Purpose, number: u64, n: u32) -> u64 {
     let mut state = mix(seed ^ ((purpose as u64) << 56));
     state = mix(state ^ number);
     mix(state ^ u64::from(n))
 }
 
-/// The same as a number from 0 up to, not including, 1.
+/// Returns a random number in 0..1.
 pub fn part(seed: u64, purpose: Purpose, number: u64, n: u32) -> f64 {
     (draw(seed, purpose, number, n) >> 11) as f64 / (1u64 << 53) as f64
 }
@@ -34,15 +34,15 @@ fn mix(state: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Things with weights; a drawn part of 1 chooses one.
+/// A weighted choice.
 #[derive(Clone, Debug)]
 pub struct Weighted<T> {
-    /// Each with the sum of all weights up to it.
+    /// The items, each with the sum of the weights up to it.
     things: Vec<(T, f64)>,
 }
 
 impl<T> Weighted<T> {
-    /// At least one thing, and weights above nothing.
+    /// Creates a choice among at least one item, with weights above 0.
     pub fn new(things: impl IntoIterator<Item = (T, f64)>) -> anyhow::Result<Weighted<T>> {
         let mut sum = 0.0;
         let mut summed = Vec::new();
@@ -55,7 +55,7 @@ impl<T> Weighted<T> {
         Ok(Weighted { things: summed })
     }
 
-    /// The one that `part` of all weights falls on.
+    /// Returns the item at `part` of the sum of all weights.
     pub fn choose(&self, part: f64) -> &T {
         let last = self.things.len() - 1;
         let wanted = part * self.things[last].1;
@@ -63,12 +63,12 @@ impl<T> Weighted<T> {
         &self.things[at.min(last)].0
     }
 
-    /// The only one, where there is no choice.
+    /// Returns the only item, if there is no choice.
     pub fn only(&self) -> Option<&T> {
         (self.things.len() == 1).then(|| &self.things[0].0)
     }
 
-    /// All of them.
+    /// Returns all items.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.things.iter().map(|(thing, _)| thing)
     }

@@ -1,6 +1,6 @@
-//! A load under way: the plan that all sessions share, the threads they run on, the clock.
+//! A load in progress: the plan that all sessions share, the threads they run on, the clock.
 //!
-//! Must never count what warms up, or start the clock before all of that is answered.
+//! Must never count warm-up messages, or start the clock before all of them are answered.
 
 use super::message::Letters;
 use super::recipients::Recipients;
@@ -15,14 +15,14 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A tally that its thread writes and others may look at; never waited for but for an instant.
+/// A tally that one thread writes and others may read; the lock is held for an instant only.
 pub type SharedTally = Mutex<Tally>;
 
 /// What all sessions share.
 pub struct Plan {
-    /// As on the command line.
+    /// The options.
     pub options: Options,
-    /// What is sent.
+    /// The messages.
     pub letters: Letters,
     /// The recipients.
     pub recipients: Recipients,
@@ -33,7 +33,7 @@ pub struct Plan {
     tallies: Mutex<Vec<Arc<SharedTally>>>,
 }
 
-/// Where the measurement begins.
+/// The begin of the measurement.
 #[derive(Clone, Copy)]
 pub struct Clock {
     /// When.
@@ -44,9 +44,9 @@ pub struct Clock {
 /// The two parts of a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Sent and answered, never counted.
+    /// The warm-up, which is not counted.
     WarmUp,
-    /// What is measured.
+    /// The load that is measured.
     Measured,
 }
 
@@ -54,12 +54,12 @@ pub enum Part {
 pub struct Next {
     /// Its number within the run.
     pub number: u64,
-    /// Not before then.
+    /// The moment before which it must not begin.
     pub due: Option<Instant>,
 }
 
 impl Plan {
-    /// The next message to send; `None` when there are no more to begin.
+    /// Returns the next message to send; `None` if no more may begin.
     pub fn next(&self, part: Part) -> Option<Next> {
         if self.stopped.load(Relaxed) {
             return None;
@@ -78,12 +78,12 @@ impl Plan {
         (number < self.options.messages() && !late).then_some(Next { number, due })
     }
 
-    /// Where the measurement began, once it has.
+    /// Returns the begin of the measurement, once it has begun.
     pub fn clock(&self) -> Option<Clock> {
         self.clock.get().copied()
     }
 
-    /// Counts over time so far, of all threads.
+    /// Returns the counts over time of all threads.
     pub fn rows(&self) -> Rows {
         let mut rows = Rows::new(self.options.every());
         for tally in self.tallies.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -93,12 +93,12 @@ impl Plan {
     }
 }
 
-/// A session that panicked has been said already; its counts are as good as before.
+/// A panic of a session is already reported; the counts remain usable.
 pub fn lock(tally: &SharedTally) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A run of the source under way.
+/// A running source.
 pub struct Load {
     run: u64,
     plan: Arc<Plan>,
@@ -107,7 +107,7 @@ pub struct Load {
     table: Option<table::Printer>,
 }
 
-/// What a run has come to.
+/// The result of a run.
 pub struct Sent {
     /// The run's name, as in its tokens.
     pub run: u64,
@@ -142,12 +142,12 @@ impl Load {
         Ok(Load { run, plan, threads, workers, table })
     }
 
-    /// No message is begun any more.
+    /// Stops beginning messages.
     pub fn stop(&self) {
         self.plan.stopped.store(true, Relaxed);
     }
 
-    /// Waits until each message that was begun has its ending.
+    /// Waits until each begun message has ended.
     pub fn finish(self) -> Result<Sent> {
         for worker in self.workers {
             worker.join().expect("a session does not panic")?;
@@ -168,7 +168,7 @@ impl Load {
     }
 }
 
-/// Runs every `threads`-th session: first to warm up, then, all threads together, by the clock.
+/// Runs every `threads`-th session: first the warm-up, then, with all other threads, the load.
 fn work(plan: &Arc<Plan>, thread: usize, threads: usize, together: &Barrier) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let sessions = (thread..plan.options.sessions.max(1)).step_by(threads);
@@ -206,7 +206,7 @@ fn work(plan: &Arc<Plan>, thread: usize, threads: usize, together: &Barrier) -> 
     Ok(())
 }
 
-/// A name that no other run has: the standard library's random hash keys.
+/// Returns a unique name, made of the standard library's random hash keys.
 pub fn random_name() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 const LINE_BYTES: usize = 78;
 /// Lines from one that begins with a dot to the next, so that dot-stuffing is always exercised.
 const DOT_EVERY: usize = 10;
-/// At most so much of a made-up message is its mark, its Message-ID and its last line.
+/// Upper bound on the bytes of mark, Message-ID and last line of a generated message.
 const EDGES_BYTES_MAX: usize = 260;
-/// Real messages, and their bytes, are kept in memory up to these.
+/// Upper bounds on the number and the bytes of real messages, which are kept in memory.
 const REAL_MAX: usize = 100_000;
 const REAL_BYTES_MAX: usize = 512 << 20;
 
@@ -24,7 +24,7 @@ const REAL_BYTES_MAX: usize = 512 << 20;
 pub struct Letters {
     run: u64,
     seed: u64,
-    /// What stands below the marks, as it is. Made-up messages are beginnings of one text.
+    /// The text below the marks, not stuffed. Generated messages are prefixes of one text.
     plain: Vec<u8>,
     /// The same with its dots stuffed.
     stuffed: Vec<u8>,
@@ -38,20 +38,20 @@ struct Shape {
     stuffed: Range<usize>,
     /// Of `plain`.
     sum: Sum,
-    /// It has bytes above 127.
+    /// Whether it has bytes above 127.
     eight_bit: bool,
 }
 
 enum Choice {
-    /// Made up: the shape whose size is drawn; `sizes` are those of the shapes.
+    /// Generated messages, of random shape; `sizes` are the sizes of the shapes.
     Made { sizes: Sizes, classes: Vec<usize> },
-    /// Real ones, one after the other.
+    /// Real messages, one after the other.
     InOrder,
-    /// Real ones, by chance.
+    /// Real messages, in random order.
     Drawn,
 }
 
-/// One message: `head` and `tail` are its own.
+/// One message; only `head` and `tail` are its own.
 #[derive(Default)]
 pub struct Edges {
     /// Message-ID and mark.
@@ -63,16 +63,16 @@ pub struct Edges {
 /// The part between a message's edges.
 #[derive(Clone, Copy)]
 pub struct Middle<'a> {
-    /// As BDAT wants it.
+    /// For BDAT: not stuffed.
     pub plain: &'a [u8],
-    /// As DATA does.
+    /// For DATA: with dots stuffed.
     pub stuffed: &'a [u8],
-    /// It has bytes above 127.
+    /// Whether it has bytes above 127.
     pub eight_bit: bool,
 }
 
 impl Letters {
-    /// Made-up ones of these sizes, header included.
+    /// Creates generated messages of these sizes, header included.
     pub fn made(run: u64, seed: u64, sender: &str, sizes: Sizes) -> Letters {
         let mut plain = format!(
             "Date: Thu, 01 Jan 2026 00:00:00 +0000\r\nFrom: <{sender}>\r\nTo: posthaste-lab:;\r\n\
@@ -130,7 +130,7 @@ impl Letters {
         self.shapes.push(Shape { plain, stuffed, sum, eight_bit });
     }
 
-    /// Message `number`: fills in its edges. Says also how many bytes it has, dots not stuffed.
+    /// Fills in the edges of message `number`. Returns its number of bytes, dots not stuffed.
     pub fn write(&self, number: u64, edges: &mut Edges) -> (Middle<'_>, u64) {
         let token = Token { run: self.run, number };
         let (shape, made_size) = self.choose(number & !WARM_UP);
@@ -158,7 +158,7 @@ impl Letters {
         (middle, head.len() as u64 + bytes)
     }
 
-    /// A made-up message's size is exact but for a byte.
+    /// The size of a generated message is exact to a byte.
     fn choose(&self, number: u64) -> (&Shape, Option<usize>) {
         let count = self.shapes.len() as u64;
         let at = match &self.choice {
@@ -196,7 +196,7 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Lines without their ends, whatever those were; without the line that an mbox file puts on top.
+/// Returns lines without their line ends, and without the `From ` line of an mbox file.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = if bytes.ends_with(b"\n") || bytes.ends_with(b"\r") { 1 } else { 0 };
     let bytes = &bytes[..bytes.len() - end];

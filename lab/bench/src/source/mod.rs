@@ -1,6 +1,6 @@
 //! The source: sends marked messages over many sessions at once and times each.
 //!
-//! Must never be slower than what it measures: no message is built whole, no lock is fought for.
+//! Must never be slower than what it measures: no message is built whole, no lock is contended.
 
 mod draw;
 mod load;
@@ -25,7 +25,7 @@ use tally::{Frame, Tally};
 pub use load::{Load, Sent, random_name};
 pub use tally::Promise;
 
-/// What the source is told on its command line.
+/// The options of the source.
 #[derive(clap::Args)]
 pub struct Options {
     /// The mailer: ADDRESS:PORT or unix:/path
@@ -33,10 +33,10 @@ pub struct Options {
     /// Speak LMTP (RFC 2033)
     #[arg(long)]
     lmtp: bool,
-    /// Sessions at once
+    /// Concurrent sessions
     #[arg(short, long, default_value_t = 1)]
     sessions: usize,
-    /// Messages in all; else one, or with --seconds as many as there is time for
+    /// Number of messages; the default is one, or with --seconds as many as there is time for
     #[arg(short, long)]
     messages: Option<u64>,
     /// Begin no message after this many seconds
@@ -45,7 +45,7 @@ pub struct Options {
     /// Number of messages to send first, without counting them; the clock starts when all are answered
     #[arg(long, default_value_t = 0)]
     warm_up: u64,
-    /// Messages over one connection; 0: as many as there are
+    /// Messages over one connection; 0: all of them
     #[arg(short = 'd', long, default_value_t = 1)]
     per_connection: u64,
     /// Recipients of each message
@@ -58,10 +58,10 @@ pub struct Options {
     /// Send the files of this directory instead, each one message
     #[arg(long, conflicts_with = "sizes")]
     messages_from: Option<PathBuf>,
-    /// Choose among those files by chance, not in the order of their names
+    /// Choose among those files at random, not in the order of their names
     #[arg(long, requires = "messages_from")]
     at_random: bool,
-    /// What chooses sizes, files and recipients
+    /// The seed for sizes, files and recipients
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// MAIL FROM
@@ -71,7 +71,7 @@ pub struct Options {
     /// its message, {m} the message's, {r} drawn below --spread, {d} counts through --spread
     #[arg(short, long, default_value = "user{n}@sink.test")]
     to: Vec<Template>,
-    /// How many numbers {r} and {d} have
+    /// The number of values of {r} and {d}
     #[arg(long, default_value_t = 1)]
     spread: u64,
     /// Send by BDAT in one chunk (RFC 3030) instead of DATA
@@ -95,7 +95,7 @@ pub struct Options {
     /// The argument of EHLO
     #[arg(long, default_value = "lab.test")]
     hello: String,
-    /// Connect from this address; given several times, sessions take turns
+    /// Connect from this address; may be repeated, sessions then take turns
     #[arg(long)]
     source_address: Vec<IpAddr>,
     /// Threads, each with its share of the sessions
@@ -115,7 +115,7 @@ pub struct Options {
     table: bool,
 }
 
-/// A time that can be added to a clock's.
+/// Parses a number of seconds that can be added to a clock's time.
 pub fn seconds(text: &str) -> Result<f64> {
     let seconds: f64 = text.parse()?;
     anyhow::ensure!(seconds > 0.0 && seconds <= 1e9, "a number of seconds above 0 is expected");
@@ -123,7 +123,7 @@ pub fn seconds(text: &str) -> Result<f64> {
 }
 
 impl Options {
-    /// No more are begun.
+    /// Begins no more messages.
     fn messages(&self) -> u64 {
         self.messages.unwrap_or(if self.seconds.is_some() { u64::MAX } else { 1 })
     }
@@ -144,7 +144,7 @@ impl Options {
     }
 }
 
-/// Sends everything, then says its JSON line. An error where not every message got its 250.
+/// Sends everything, then prints the JSON line. Fails if a message did not get its 250.
 pub fn run(options: Options) -> Result<()> {
     crate::net::allow_many_sockets();
     let accepted = options.accepted.clone();
@@ -159,7 +159,7 @@ pub fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// The file is there when it is whole: a sink may wait for it.
+/// Creates the file only when it is complete, because a sink may wait for it.
 fn write_accepted(tally: &Tally, frame: &Frame, path: &Path) -> Result<()> {
     if path.exists() && !path.is_file() {
         let file = std::fs::File::options().write(true).open(path)?; // a pipe, or the terminal

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 /// Bodies up to this size go out in one write with their edges.
 const JOIN_BYTES_MAX: usize = 256 * 1024;
-/// Between two tries of one message, and after a broken connection: a mailer that is gone is not stormed.
+/// Time between two tries of a message, and after a broken connection.
 const RETRY_REST: Duration = Duration::from_millis(20);
 
 /// What the sessions of one thread share.
 pub struct Worker {
-    /// Everybody's.
+    /// Shared by all threads.
     pub plan: Arc<Plan>,
-    /// The thread's own.
+    /// Used by one thread.
     pub tally: Arc<SharedTally>,
 }
 
@@ -55,9 +55,9 @@ struct Session<'a> {
     worker: &'a Worker,
     from: Option<IpAddr>,
     patience: Patience,
-    /// The connection that may be used again.
+    /// The connection to reuse.
     kept: Option<Connection>,
-    /// What goes out next.
+    /// The bytes to send next.
     output: Vec<u8>,
     edges: Edges,
 }
@@ -67,13 +67,13 @@ struct Connection {
     opened: Instant,
     /// Messages tried over it.
     sent: u64,
-    /// The last byte of a message is on its way and its reply is not here.
+    /// Whether the last byte of a message was sent and its reply is missing.
     ambiguous: bool,
-    /// The server takes bytes above 127 (RFC 6152).
+    /// Whether the server accepts bytes above 127 (RFC 6152).
     eight_bit: bool,
 }
 
-/// How the recipients of one message fared.
+/// The replies to the recipients of one message.
 #[derive(Default)]
 struct Counted {
     accepted: u32,
@@ -118,7 +118,7 @@ impl Session<'_> {
         }
     }
 
-    /// One try; keeps the connection where it may be used again.
+    /// Tries a message once; keeps the connection if it can be reused.
     async fn try_once(&mut self, number: u64) -> Ending {
         let mut connection = match self.kept.take() {
             Some(connection) => connection,
@@ -146,7 +146,7 @@ impl Session<'_> {
         }
     }
 
-    /// Connects and says hello; the inner error is the refusing reply's code.
+    /// Connects and sends EHLO. The inner error is the code of the refusal.
     async fn open(&mut self) -> io::Result<Result<Connection, u16>> {
         let worker = self.worker;
         let options = &worker.plan.options;
@@ -271,7 +271,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The reply to the message; with LMTP one for each accepted recipient.
+    /// Reads the reply to the message; with LMTP one for each accepted recipient.
     async fn end(
         &mut self,
         to: &mut Connection,
@@ -293,7 +293,7 @@ impl Session<'_> {
         Ok(Ending::Accepted(Accepted { recipients, refused, bytes, sent, at }))
     }
 
-    /// What is left of `output`, then the message between its edges.
+    /// Sends the rest of `output`, then the message between its edges.
     async fn write_body(&mut self, to: &mut Connection, middle: &[u8]) -> io::Result<()> {
         self.output.extend_from_slice(&self.edges.head);
         if middle.len() <= JOIN_BYTES_MAX {
@@ -327,7 +327,7 @@ impl Session<'_> {
         }
     }
 
-    /// Errors do not matter any more: every message has its ending.
+    /// Closes the connection. Errors are ignored: every message has ended.
     async fn quit(&mut self, mut connection: Connection) {
         let sent = connection.wire.write(&mut self.patience, b"QUIT\r\n").await;
         if sent.is_ok() && !self.plan().options.no_wait_for_quit {

@@ -1,6 +1,6 @@
 //! How large messages are: one size, a list with weights, or a log-normal distribution.
 //!
-//! Must never make more classes of size than have a bound: a template stands ready for each.
+//! Must never make an unbounded number of size classes: each has a template in memory.
 
 use super::draw::{Purpose, Weighted, part};
 use anyhow::{Context, Result, bail, ensure};
@@ -11,7 +11,7 @@ const CLASSES_MAX: usize = 256;
 /// The smallest class of a distribution, and the largest unless told.
 const LEAST_BYTES: usize = 350;
 const MOST_BYTES: usize = 10 << 20;
-/// No message is larger.
+/// Upper bound on the size of a message.
 const SIZE_BYTES_MAX: usize = 1 << 30;
 
 /// `SIZE`, `SIZE:WEIGHT,SIZE:WEIGHT,...` or `lognormal:MEDIAN:SIGMA[:MAX]`.
@@ -21,7 +21,7 @@ pub enum Sizes {
     Listed(Weighted<usize>),
     /// The logarithm of the size is normal.
     LogNormal {
-        /// Half are smaller.
+        /// The median.
         median: f64,
         /// Standard deviation of the natural logarithm.
         sigma: f64,
@@ -31,7 +31,7 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// Every size that may be drawn, ascending, each once.
+    /// Returns every possible size once, ascending.
     pub fn classes(&self) -> Vec<usize> {
         let mut classes: Vec<usize> = match self {
             Sizes::Listed(list) => list.all().copied().collect(),

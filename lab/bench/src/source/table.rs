@@ -1,6 +1,6 @@
 //! Prints a load's rows while it runs, with the columns that the tool postal has.
 //!
-//! Must never hold a session up: it looks at the counts once a row.
+//! Must never delay a session: it reads the counts once a row.
 
 use super::load::Plan;
 use report::record::Minute;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Between two looks whether a row is complete.
+/// Time between two checks whether a row is complete.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 
 /// The thread that prints.
@@ -19,7 +19,7 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Prints each row when its time is over, on the standard error.
+    /// Prints each row on the standard error when it is complete.
     pub fn start(plan: Arc<Plan>) -> Printer {
         let ended = Arc::new(AtomicBool::new(false));
         let thread = {
@@ -29,7 +29,7 @@ impl Printer {
         Printer { ended, thread }
     }
 
-    /// Prints what is left.
+    /// Prints the remaining rows.
     pub fn finish(self) {
         self.ended.store(true, Relaxed);
         let _ = self.thread.join(); // a panic there has been printed

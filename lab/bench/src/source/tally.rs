@@ -1,4 +1,4 @@
-//! What a source has counted: promises, refusals, latencies, rows over time.
+//! The counts of a source: promises, refusals, latencies, rows over time.
 //!
 //! Must never call a message accepted that did not get its 250.
 
@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 pub enum Ending {
     /// It got its 250.
     Accepted(Accepted),
-    /// The first reply that stood in the way.
+    /// It was refused by this reply, the first that was no success.
     Refused(u16),
-    /// Sent to the last byte, no reply: nobody knows.
+    /// It was sent to the last byte without a reply: its fate is unknown.
     Ambiguous,
     /// The connection failed before the last byte was sent.
     Broken,
@@ -28,7 +28,7 @@ pub enum Ending {
 pub struct Accepted {
     /// Recipients that the 250 is for.
     pub recipients: u32,
-    /// Those that were refused.
+    /// Recipients that were refused.
     pub refused: u32,
     /// Bytes of the message, dots not stuffed.
     pub bytes: u64,
@@ -38,17 +38,17 @@ pub struct Accepted {
     pub at: Instant,
 }
 
-/// When a message is taken up.
+/// The moment at which a session begins a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Begun {
-    /// With a rate: when it was due.
+    /// With a rate: the moment at which it was due.
     at: Instant,
-    /// With a rate: so long it had been due when a session was free for it.
+    /// With a rate: the time for which it was due before a session was free.
     late: Duration,
 }
 
 impl Begun {
-    /// By a session that is free at `now`; without a time at which it is due, at once.
+    /// Begins a message in a session that is free at `now`. `due` is `None` without a rate.
     pub fn new(now: Instant, due: Option<Instant>) -> Begun {
         let at = due.unwrap_or(now);
         Begun { at, late: now.saturating_duration_since(at) }
@@ -83,16 +83,16 @@ pub struct Tally {
     ambiguous: u64,
     broken: u64,
     connections: u64,
-    /// Messages that were sent before, to warm up, and got their 250.
+    /// Warm-up messages that got their 250.
     pub warm_up: u64,
     rows: Rows,
 }
 
-/// What a run was, besides what it counted.
+/// A run's facts besides its counts.
 pub struct Frame {
-    /// Its name.
+    /// The name.
     pub run: u64,
-    /// When its clock started.
+    /// The moment at which its clock started.
     pub start: Moment,
     /// Threads that sent.
     pub threads: usize,
@@ -124,7 +124,8 @@ pub struct Summary {
     seconds: f64,
     messages_per_second: f64,
     recipients_per_second: f64,
-    /// From taking a message up (with a rate: from when it was due) to its 250, a new connection and all tries included.
+    /// Times from a message's begin (with a rate: from when it was due) to its 250, including new connections and all
+    /// tries.
     latency_ms: Option<Percentiles>,
     histograms: BTreeMap<&'static str, String>,
     intervals: Vec<Minute>,
@@ -134,7 +135,7 @@ pub struct Summary {
 }
 
 impl Tally {
-    /// Nothing yet; rows are counted from `start`.
+    /// Creates an empty tally whose rows count from `start`.
     pub fn new(start: Instant, every: Duration) -> Tally {
         Tally {
             start,
@@ -156,24 +157,24 @@ impl Tally {
         }
     }
 
-    /// A message is taken up.
+    /// Counts a message that begins.
     pub fn begin(&mut self, begun: Begun) {
         self.begun += 1;
         self.late += u64::from(!begun.late.is_zero());
     }
 
-    /// A connection stands.
+    /// Counts a connection that was made.
     pub fn connected(&mut self, now: Instant) {
         self.connections += 1;
         self.rows.at(now - self.start).connections += 1;
     }
 
-    /// A connection has ended in good order, after `time`.
+    /// Counts a connection that ended properly after `time`.
     pub fn left(&mut self, time: Duration) {
         self.session.record(time);
     }
 
-    /// One try of message `number`, which was taken up at `begun`, has ended.
+    /// Counts a try of message `number`, begun at `begun`, that has ended.
     pub fn count(&mut self, number: u64, ending: &Ending, begun: Begun) {
         let now = match ending {
             Ending::Accepted(accepted) => accepted.at,
@@ -203,7 +204,7 @@ impl Tally {
         row.errors += 1;
     }
 
-    /// Takes over what another thread counted since the same start.
+    /// Adds the counts of another thread since the same start.
     pub fn merge(&mut self, other: Tally) {
         self.end = self.end.max(other.end);
         self.begun += other.begun;
@@ -285,7 +286,7 @@ impl Tally {
     }
 }
 
-/// Without copying where there was nothing before: these are long.
+/// Appends without a copy if there was nothing before: the lists are long.
 fn append<T>(to: &mut Vec<T>, mut from: Vec<T>) {
     if to.is_empty() {
         *to = from;

@@ -12,24 +12,24 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Sleep;
 
-/// A longer reply is no reply.
+/// Upper bound on the bytes of a reply.
 const REPLY_BYTES_MAX: usize = 64 * 1024;
-/// What is first set aside for replies.
+/// Bytes reserved at first for replies.
 const INPUT_BYTES: usize = 2048;
 
-/// Gives up on whatever takes too long. One timer that is set anew only when it has run down.
+/// A time limit for each operation, with one timer that is reset only when it expires.
 pub struct Patience {
     time: Duration,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Patience {
-    /// Waits `time` for each thing.
+    /// Creates a limit of `time` for each operation.
     pub fn new(time: Duration) -> Patience {
         Patience { time, timer: Box::pin(tokio::time::sleep(time)) }
     }
 
-    /// What `work` comes to, or an error when it takes too long.
+    /// Returns the result of `work`, or an error if it takes too long.
     pub async fn wait<T>(&mut self, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         let mut work = pin!(work);
         let mut end = None;
@@ -54,25 +54,25 @@ impl Patience {
 pub struct Wire {
     stream: Stream,
     input: BytesMut,
-    /// When the last write had been given to the kernel.
+    /// The moment at which the kernel had accepted the last write.
     pub written: Instant,
 }
 
 impl Wire {
-    /// Over this stream.
+    /// Creates a connection over this stream.
     pub fn new(stream: Stream) -> Wire {
         let input = BytesMut::with_capacity(INPUT_BYTES);
         Wire { stream, input, written: Instant::now() }
     }
 
-    /// Writes all.
+    /// Writes all bytes.
     pub async fn write(&mut self, patience: &mut Patience, bytes: &[u8]) -> io::Result<()> {
         patience.wait(self.stream.write_all(bytes)).await?;
         self.written = Instant::now();
         Ok(())
     }
 
-    /// The code of the next reply, all its lines read (RFC 5321 4.2); each line is shown to `look`.
+    /// Reads the next reply with all its lines (RFC 5321 4.2) and returns its code; `look` gets each line.
     pub async fn reply_with(
         &mut self,
         patience: &mut Patience,
@@ -98,7 +98,7 @@ impl Wire {
         }
     }
 
-    /// The code of the next reply.
+    /// Reads the next reply and returns its code.
     pub async fn reply(&mut self, patience: &mut Patience) -> io::Result<u16> {
         self.reply_with(patience, |_| {}).await
     }

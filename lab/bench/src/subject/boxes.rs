@@ -14,11 +14,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Read at once.
+/// Bytes read at a time.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Of the kernel's events, at once.
+/// Bytes of kernel events read at a time.
 const EVENT_BYTES: usize = 16 << 10;
-/// How a message begins in a mailbox file.
+/// The first bytes of each message in a mailbox file.
 const BEGIN: &[u8] = b"From ";
 
 /// The mailbox of a site.
@@ -30,7 +30,7 @@ pub enum Boxes {
 }
 
 impl Boxes {
-    /// Of the one who gets mail in the room.
+    /// Opens the mailbox of the room's user.
     pub fn new(site: &Site) -> Boxes {
         match site.setup.duty {
             Duty::Maildir => {
@@ -41,7 +41,7 @@ impl Boxes {
         }
     }
 
-    /// Messages that are there now.
+    /// Returns the number of messages in the mailbox.
     pub fn count(&mut self) -> Result<u64> {
         match self {
             Boxes::Mbox(mbox) => mbox.count(),
@@ -56,7 +56,7 @@ pub struct Mbox {
     file: Option<File>,
     read: u64,
     messages: u64,
-    /// Bytes of [`BEGIN`] that the present line began with; `None` further on in it, or where it began otherwise.
+    /// Bytes of [`BEGIN`] matched at the start of the current line; `None` once the line differs.
     matched: Option<usize>,
 }
 
@@ -88,7 +88,7 @@ impl Mbox {
     }
 }
 
-/// Goes on counting the lines that begin with [`BEGIN`].
+/// Counts further lines that begin with [`BEGIN`].
 fn scan(mut text: &[u8], mut messages: u64, mut matched: Option<usize>) -> (u64, Option<usize>) {
     loop {
         if let Some(already) = matched {
@@ -131,7 +131,7 @@ impl Maildir {
         Ok(self.names.len() as u64)
     }
 
-    /// Takes in what is new. True where the kernel could not keep it all.
+    /// Reads new events. Returns true if the kernel had to drop some.
     fn listen(&mut self) -> Result<bool> {
         let events = self.events.as_ref().context("it is being watched")?;
         let mut buffer = [MaybeUninit::uninit(); EVENT_BYTES];

@@ -18,14 +18,14 @@ pub struct Exim;
 
 /// Directories of a split queue, one for each letter and digit.
 const SPLIT: u32 = 62;
-/// Queue runners where nothing else is asked for.
+/// Queue runners by default.
 const RUNNERS: u32 = 20;
 
 fn runners(site: &Site) -> u32 {
     if site.setup.runners > 0 { site.setup.runners } else { RUNNERS }
 }
 
-/// It cannot be told to log nothing, so its logs are links to nothing.
+/// Makes log files that are links to `/dev/null`: Exim cannot be told to log nothing.
 fn make_silence(silence: &Path) -> Result<()> {
     directory(silence, Some(room::EXIM))?;
     for name in ["main", "reject", "panic"] {
@@ -85,7 +85,7 @@ impl Subject for Exim {
         usual_recipient(site)
     }
 
-    /// It looks for up to 200 ms whether the client closes first.
+    /// It waits up to 200 ms for the client to close first.
     fn is_left_without_goodbye(&self) -> bool {
         true
     }

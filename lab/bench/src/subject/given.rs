@@ -1,6 +1,6 @@
-//! Subjects that a file describes: a command that starts one, or an address where one listens already.
+//! Subjects that a file describes: a command that starts the mailer, or the address of a running one.
 //!
-//! Must never take a setup for done that the description has no place for.
+//! Must never accept a setup that the description has no placeholder for.
 
 use super::versions::Versions;
 use super::{
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use toml::Spanned;
 
-/// What a file may hold.
+/// The format of a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Descriptions {
@@ -38,7 +38,7 @@ struct Given {
     #[serde(default)]
     settings: Vec<String>,
     user: Option<Spanned<String>>,
-    /// Whether a client shall not wait for the answer to QUIT.
+    /// Whether a client should not wait for the reply to QUIT.
     #[serde(default)]
     left_without_goodbye: bool,
     #[serde(skip)]
@@ -57,7 +57,7 @@ fn only_relay() -> Spanned<Vec<Duty>> {
     Spanned::new(0..0, vec![Duty::Relay])
 }
 
-/// Reads a file of descriptions. Errors name it and the line.
+/// Reads a file of descriptions. Errors name the file and the line.
 pub fn load(path: &Path) -> Result<Vec<Box<dyn Subject>>> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let here = path.canonicalize()?.parent().context("a file lies in a directory")?.to_path_buf();
@@ -122,14 +122,14 @@ impl Given {
         self.name.get_ref()
     }
 
-    /// Whether its command has a place for this.
+    /// Returns whether the command has a placeholder for this value.
     fn has_place_for(&self, name: &str) -> bool {
         let place = format!("{{{name}}}");
         let words = self.command.as_ref().map(|words| words.get_ref().as_slice());
         words.unwrap_or_default().iter().any(|word| word.contains(&place))
     }
 
-    /// The site, with directories of its own in it.
+    /// Returns the site with directories of the subject's own.
     fn own(&self, site: &Site) -> [(&'static str, PathBuf); 3] {
         [("queue", &site.queue), ("work", &site.work), ("log", &site.log)]
             .map(|(name, path)| (name, path.join(self.name())))
@@ -162,7 +162,7 @@ impl Given {
         Some(command)
     }
 
-    /// What a command prints.
+    /// Runs a command and returns what it prints.
     fn ask(&self, site: &Site, words: &[String]) -> Result<String> {
         let mut command = self.program(site, words).context("an empty command")?;
         let output = command.output().with_context(|| format!("{command:?}"))?;
@@ -171,7 +171,7 @@ impl Given {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
     }
 
-    /// User and group ids of whoever it runs as.
+    /// Returns user and group id of the account that it runs as.
     fn owner(&self) -> Result<Option<(u32, u32)>> {
         let Some(user) = &self.user else { return Ok(None) };
         let accounts = std::fs::read_to_string("/etc/passwd")?;
@@ -253,7 +253,7 @@ impl Subject for Given {
         self.left_without_goodbye
     }
 
-    /// None where the description does not say how to count: only one that holds mail has to.
+    /// Returns 0 if the description does not say how to count: only a subject that holds mail must.
     fn queued(&self, site: &Site) -> Result<u64> {
         let Some(words) = &self.queued else { return Ok(0) };
         let said = self.ask(site, words)?;

@@ -1,4 +1,4 @@
-//! No mailer at all: the source speaks to the sink itself, which is as fast as anything can be measured here.
+//! No mailer: the source sends straight to the sink, which is the fastest that can be measured here.
 //!
 //! Must never start anything.
 

@@ -26,18 +26,18 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Directories below a queue directory are walked to this depth.
+/// Depth to which directories below a queue directory are searched.
 const DEPTH_MAX: usize = 6;
 
-/// Where a mailer lives while it is looked at.
+/// The directories and ports of a mailer during a run.
 pub struct Site {
-    /// All that it has to keep lies below.
+    /// The directory of its queue.
     pub queue: PathBuf,
-    /// Its configuration and logs, on another file system.
+    /// The directory of its settings, on another file system.
     pub work: PathBuf,
     /// Its SMTP port on 127.0.0.1.
     pub port: u16,
-    /// The port on 127.0.0.1 to which it sends everything.
+    /// The port on 127.0.0.1 to which it delivers everything.
     pub next_hop: u16,
     /// Posthaste's program.
     pub posthaste: PathBuf,
@@ -45,16 +45,16 @@ pub struct Site {
     pub mail: PathBuf,
     /// The directory of what the mailer logs.
     pub log: PathBuf,
-    /// What it is to do.
+    /// Its setup.
     pub setup: Setup,
 }
 
-/// What a mailer is started for.
+/// The purpose for which a mailer is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// To take mail, and to send it on at once if it can.
+    /// To accept mail, and to deliver it at once if it can.
     Serve,
-    /// To get rid of all that it has, also of what it meant to try later.
+    /// To deliver everything it has queued, also deferred mail.
     Drain,
 }
 
@@ -62,16 +62,16 @@ pub enum Phase {
 pub trait Subject: Sync {
     /// Its name, as on the command line and in the report.
     fn name(&self) -> &str;
-    /// Its version, as it or its package says.
+    /// Returns its version, from itself or its package.
     fn version(&self, site: &Site, peers: &Versions) -> Result<String>;
-    /// Why it cannot be set up so; `None` if it can.
+    /// Returns why it does not support this setup; `None` if it does.
     fn refuses(&self, setup: &Setup) -> Option<String>;
     /// Writes its configuration and makes what it needs to start. Done before each start. Returns the files that the
     /// record keeps.
     fn configure(&self, site: &Site) -> Result<Vec<PathBuf>>;
-    /// The program that stays in the foreground while the mailer runs; `None` where one runs already.
+    /// Returns the program that stays in the foreground while the mailer runs; `None` if the mailer runs already.
     fn command(&self, site: &Site, phase: Phase) -> Option<Command>;
-    /// Where it takes mail.
+    /// Returns the address at which it accepts mail.
     fn address(&self, site: &Site) -> String {
         format!("127.0.0.1:{}", site.port)
     }
@@ -80,31 +80,32 @@ pub trait Subject: Sync {
     /// Has it try everything now, also what it holds; `None` where `Phase::Drain` does that by itself, or
     /// where nothing can. To be started by `Running::inside`, as it may leave processes behind.
     fn flush(&self, site: &Site) -> Option<Command>;
-    /// What there is to do as soon as it greets.
+    /// Returns the command to run as soon as it has sent its greeting.
     fn settle(&self, _: &Site, _: Phase) -> Option<Command> {
         None
     }
-    /// Whether it needs Debian's packages.
+    /// Returns whether it needs Debian's packages.
     fn is_fetched(&self) -> bool {
         false
     }
-    /// Whether it is only to be reached where the room keeps the machine's network.
+    /// Returns whether it can be reached only over the machine's network.
     fn needs_machines_network(&self) -> bool {
         false
     }
-    /// Messages (or parts of messages) in its queue.
+    /// Returns the number of messages (or parts of messages) in its queue.
     fn queued(&self, site: &Site) -> Result<u64>;
-    /// The orders of a queue run that it knows, in its own words.
+    /// Returns the orders of a queue run that it supports, by its own names.
     fn orders(&self) -> &'static [&'static str] {
         &[]
     }
-    /// Whether a client shall close after QUIT without waiting for 221, because this one waits for the client.
+    /// Returns whether a client should close after QUIT without waiting for 221, because the mailer waits for the
+    /// client.
     fn is_left_without_goodbye(&self) -> bool {
         false
     }
 }
 
-/// Which mailer.
+/// The built-in mailers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mailer {
     /// Ours.
@@ -118,7 +119,7 @@ pub enum Mailer {
 }
 
 impl Mailer {
-    /// The verbs.
+    /// Returns the subject.
     pub fn subject(self) -> &'static dyn Subject {
         match self {
             Mailer::Posthaste => &posthaste::Posthaste,
@@ -129,7 +130,7 @@ impl Mailer {
     }
 }
 
-/// The mailers that come along, and `limit`, which is none.
+/// Returns the built-in mailers, and `limit`, which is none.
 pub fn builtin() -> Vec<Box<dyn Subject>> {
     vec![
         Box::new(posthaste::Posthaste),
@@ -141,13 +142,13 @@ pub fn builtin() -> Vec<Box<dyn Subject>> {
     ]
 }
 
-/// Writes a file and says where.
+/// Writes a file and returns its path.
 fn write(path: &Path, text: &str) -> Result<PathBuf> {
     std::fs::write(path, text).with_context(|| path.display().to_string())?;
     Ok(path.into())
 }
 
-/// A template with its `{names}` filled in: those of `more`, then those of the site.
+/// Fills in a template's `{names}`: those of `more`, then those of the site.
 fn fill_in(site: &Site, template: &str, more: &[(&str, &str)]) -> String {
     let put =
         |text: String, (name, value): &(&str, &str)| text.replace(&format!("{{{name}}}"), value);
@@ -155,7 +156,7 @@ fn fill_in(site: &Site, template: &str, more: &[(&str, &str)]) -> String {
     fill(site, &more.iter().fold(template.to_string(), put))
 }
 
-/// A text with the site's `{names}` filled in.
+/// Fills in the site's `{names}` in a text.
 fn fill(site: &Site, text: &str) -> String {
     text.replace("{queue}", &site.queue.display().to_string())
         .replace("{work}", &site.work.display().to_string())
@@ -165,7 +166,7 @@ fn fill(site: &Site, text: &str) -> String {
         .replace("{next_hop}", &site.next_hop.to_string())
 }
 
-/// The one recipient for local duties, anybody at the next hop for the others.
+/// Returns the one recipient of local duties; for others, any recipient at the next hop.
 fn usual_recipient(site: &Site) -> String {
     if site.setup.duty.is_local() {
         return format!("{}@lab.test", room::USER);
@@ -173,7 +174,7 @@ fn usual_recipient(site: &Site) -> String {
     "user{n}@sink.test".into()
 }
 
-/// Makes the directory of the mailboxes as Debian has it, but that everybody may lock in it, and the user's home.
+/// Makes the user's home and the directory of the mailboxes, as on Debian but writable for all, who need locks there.
 fn make_mailboxes(site: &Site) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     if !site.setup.duty.is_local() {
@@ -200,13 +201,13 @@ fn at_once(number: u32, program: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Makes a directory of this owner.
+/// Makes a directory with this owner.
 fn directory(path: &Path, owner: Option<u32>) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| path.display().to_string())?;
     std::os::unix::fs::chown(path, owner, owner).with_context(|| path.display().to_string())
 }
 
-/// Files below `path` that please; what vanishes meanwhile does not count.
+/// Counts the files below `path` that match. Files that vanish during the count are left out.
 fn files(path: &Path, depth: usize, pleases: &dyn Fn(&str, &Metadata) -> bool) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else { return 0 };
     let mut count = 0;

@@ -20,7 +20,7 @@ fn settings(site: &Site) -> PathBuf {
     site.work.join("smtpd.conf")
 }
 
-/// To the next hop at once.
+/// Concurrent connections to the next hop.
 const CONNECTIONS: u32 = 100;
 
 fn control(script: &str) -> Command {
@@ -73,7 +73,7 @@ impl Subject for Opensmtpd {
         Ok(vec![write(&settings(site), &text(site))?])
     }
 
-    /// Its log goes to syslog, as ever. Told to log to its standard error instead, which is nothing, it is spared that.
+    /// It logs to syslog. For a run without a log it logs to its standard error, which is discarded.
     fn command(&self, site: &Site, _: Phase) -> Option<Command> {
         let script = match site.setup.logging {
             Logging::None => "exec /usr/sbin/smtpd -d -f \"$1\" 2>/dev/null",
@@ -84,7 +84,7 @@ impl Subject for Opensmtpd {
         Some(command)
     }
 
-    /// It has no hold; with its sending side paused it takes mail, queues it and tries nothing.
+    /// It has no hold. With its sending side paused it accepts and queues mail and delivers nothing.
     fn settle(&self, site: &Site, phase: Phase) -> Option<Command> {
         let holds = site.setup.duty == Duty::Hold && phase == Phase::Serve;
         holds.then(|| control("/usr/sbin/smtpctl pause mta"))
@@ -96,7 +96,7 @@ impl Subject for Opensmtpd {
         Some(control(if holds { resume } else { "/usr/sbin/smtpctl schedule all" }))
     }
 
-    /// Counts messages that have a body: a cut may leave envelopes of which there is nothing else.
+    /// Counts messages that have a body: a power cut may leave envelopes without one.
     fn queued(&self, site: &Site) -> Result<u64> {
         let queue = site.queue.join(room::OPENSMTPD_SPOOL).join("queue");
         let body = |name: &str, about: &std::fs::Metadata| name == "message" && about.len() > 0;

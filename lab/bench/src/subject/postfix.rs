@@ -19,19 +19,19 @@ use std::time::{Duration, SystemTime};
 /// See the module.
 pub struct Postfix;
 
-/// Where a message can be.
+/// The queue directories that may hold a message.
 const QUEUES: [&str; 5] = ["maildrop", "incoming", "active", "deferred", "hold"];
-/// Directories of its queue that only it may look into.
+/// Queue directories that only Postfix's user may read.
 const PRIVATE: [&str; 11] = [
     "active", "bounce", "corrupt", "defer", "deferred", "flush", "hold", "incoming", "private",
     "saved", "trace",
 ];
-/// Deliveries at once to one mailbox: as it comes where they wait for one another's lock, and enough for a Maildir.
+/// Concurrent deliveries to one mailbox: the default for a file, which is locked, and more for a Maildir.
 const MBOX_DELIVERIES: u32 = 2;
 const MAILDIR_DELIVERIES: u32 = 20;
-/// Its configuration seems to be so old.
+/// The age that `main.cf` is given.
 const WRITTEN_AGO: Duration = Duration::from_secs(60);
-/// To the next hop at once.
+/// Concurrent connections to the next hop.
 const CONNECTIONS: u32 = 100;
 
 fn settings(site: &Site) -> PathBuf {
@@ -44,7 +44,7 @@ fn postfix(site: &Site, verb: &str) -> Command {
     command
 }
 
-/// As `postfix check` would make it.
+/// Creates the queue as `postfix check` would.
 fn make_queue(queue: &Path) -> Result<()> {
     directory(queue, None)?;
     directory(&queue.join("pid"), None)?;
@@ -98,7 +98,7 @@ pub(super) fn text(site: &Site) -> String {
     fill_in(site, include_str!("../../../subjects/postfix.main.cf"), &more)
 }
 
-/// The next hops of single domains, as a table of Postfix's.
+/// Writes the next hops of single domains as a transport table.
 fn transport(setup: &Setup) -> Result<String> {
     let line = |route: routes::Route| {
         format!("{} smtp:[{}]:{}\n", route.domain, route.to.ip(), route.to.port())
@@ -142,7 +142,7 @@ impl Subject for Postfix {
         Ok(vec![main, master])
     }
 
-    /// Its checks of the queue take more than a second, and a queue that was made a moment ago needs none.
+    /// Skips the checks of the queue, which take more than a second and which a new queue does not need.
     fn command(&self, site: &Site, phase: Phase) -> Option<Command> {
         let script = match phase {
             Phase::Serve => "touch \"$2/quick-start\" && exec /usr/sbin/postfix -c \"$1\" start-fg",
@@ -164,7 +164,7 @@ impl Subject for Postfix {
         Some(command)
     }
 
-    /// A file without the right to be executed is one that was still being received.
+    /// Counts complete messages: a file that is still being received is not executable.
     fn queued(&self, site: &Site) -> Result<u64> {
         let place = site.queue.join("postfix");
         let whole = |_: &str, about: &Metadata| about.permissions().mode() & 0o100 != 0;

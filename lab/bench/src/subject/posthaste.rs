@@ -1,6 +1,6 @@
-//! Posthaste as a subject: its program, run with a settings file like anybody's.
+//! Posthaste as a subject: its program, run with a settings file like any other.
 //!
-//! Must never use what a stranger to its code could not.
+//! Must never use anything that an ordinary user of the program could not.
 
 use super::routes;
 use super::versions::Versions;
@@ -17,7 +17,7 @@ pub struct Posthaste;
 /// The orders of its queue; the first is the default.
 const ORDERS: [&str; 8] =
     ["fair", "priority", "arrival", "destination", "modified", "id", "random", "none"];
-/// To the next hop at once, its default.
+/// Concurrent connections to the next hop: the default.
 const CONNECTIONS: u32 = 100;
 
 fn settings(site: &Site) -> PathBuf {
@@ -59,7 +59,7 @@ pub(super) fn text(site: &Site) -> String {
     fill_in(site, include_str!("../../../subjects/posthaste.toml"), &more)
 }
 
-/// Those of single domains, which go before the one for all.
+/// Returns the routes of single domains, which precede the route for all others.
 fn own_routes(setup: &Setup) -> String {
     // What cannot be read has been refused.
     let routes = routes::expand(&setup.routes).unwrap_or_default();

@@ -5,7 +5,7 @@
 use anyhow::{Context, Result, ensure};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// More than these in one line is a mistake in a file.
+/// Upper bound on the routes of one line: more are a mistake in a file.
 const DOMAINS_MAX: u32 = 200_000;
 
 /// One domain and where its mail goes.

@@ -17,12 +17,12 @@ use std::process::Command;
 pub struct Sendmail;
 
 const PROGRAM: &str = "/usr/libexec/sendmail/sendmail";
-/// What makes configurations of `.mc` files.
+/// The m4 macros that make a `sendmail.cf` of a `.mc` file.
 const MACROS: &str = "/usr/share/sendmail/cf/";
 /// The values of `QueueSortOrder`; the first is its default.
 const ORDERS: [&str; 7] =
     ["priority", "filename", "host", "modification", "random", "time", "none"];
-/// Queue runners where nothing else is asked for.
+/// Queue runners by default.
 const RUNNERS: u32 = 20;
 /// Upper bound on queue directories, each of which is searched.
 const DIRECTORIES_MAX: u32 = 1_000;
@@ -41,7 +41,7 @@ fn runners(site: &Site) -> u32 {
     if site.setup.runners > 0 { site.setup.runners } else { RUNNERS }
 }
 
-/// Where the queue directories are, by their names in the queue.
+/// Returns the paths of the queue directories.
 fn directories(site: &Site) -> Vec<(PathBuf, PathBuf)> {
     let names = (0..site.setup.directories.max(1)).map(|number| (number, format!("q{number}")));
     let place = |(number, name): (u32, String)| {
@@ -79,7 +79,7 @@ fn make_settings(mc: &Path, cf: &Path) -> Result<()> {
     std::fs::write(cf, text).with_context(|| cf.display().to_string())
 }
 
-/// Without the comments that say when and where it was made: the same settings are the same file.
+/// Removes the comments with date and place, so that equal settings are equal files.
 fn without_date(cf: &str) -> String {
     let dated = |line: &&str| !line.starts_with("##### built by") && !line.starts_with("##### in ");
     cf.lines().filter(dated).map(|line| format!("{line}\n")).collect()

@@ -1,70 +1,70 @@
-//! What a subject is asked to do, the same words for all of them.
+//! What a subject is asked to do, in the same terms for all of them.
 //!
-//! Must never hold what only one mailer understands.
+//! Must never hold a term that only one mailer understands.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// What becomes of the mail that a subject takes.
+/// What the subject does with the mail that it accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Duty {
-    /// It stays queued: no delivery is tried while it is looked at.
+    /// Keep it queued: no delivery is tried during the run.
     Hold,
-    /// It goes on to the next hop at once.
+    /// Deliver it to the next hop at once.
     #[default]
     Relay,
-    /// Into one mailbox file of a user of the room.
+    /// Deliver it into one mailbox file of the room's user.
     Mbox,
-    /// Into that user's Maildir.
+    /// Deliver it into that user's Maildir.
     Maildir,
-    /// It is promised, then thrown away at once.
+    /// Promise it, then discard it at once.
     Discard,
 }
 
 impl Duty {
-    /// Whether mail ends in a mailbox here.
+    /// Returns whether mail is delivered into a mailbox.
     pub fn is_local(self) -> bool {
         matches!(self, Duty::Mbox | Duty::Maildir)
     }
 }
 
-/// What is logged, and where.
+/// What the mailer logs, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Logging {
-    /// What the mailer logs as it comes, on the disk of the queue.
+    /// Its default, on the disk of the queue.
     #[default]
     Full,
-    /// As little as it can be made to log.
+    /// As little as possible.
     None,
     /// As `Full`, on a disk of its own that is slow (`Site::log` lies there).
     Slow,
 }
 
-/// How a subject is set up for one cell. What it cannot do it says in `Subject::refuses`.
+/// The setup of a subject for one cell. `Subject::refuses` says what a mailer does not support.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Setup {
-    /// What becomes of the mail.
+    /// What the subject does with mail.
     pub duty: Duty,
     /// Recipients that may share a transaction to the next hop.
     pub recipients_per_transaction: u32,
-    /// Queue directories; 0: as the mailer comes.
+    /// Queue directories; 0: the mailer's default.
     pub directories: u32,
     /// Disks over which they are spread (`Site::queue/disk0`, `disk1`, ... are mounted); 0: no disks of their own.
     pub disks: u32,
     /// What is logged.
     pub logging: Logging,
-    /// The order of a queue run, in the mailer's own word; empty: as it comes.
+    /// The order of a queue run, by the mailer's own name; empty: its default.
     pub order: String,
-    /// Processes or connections that empty the queue at once; 0: as it comes.
+    /// Processes or connections that empty the queue concurrently; 0: the mailer's default.
     pub runners: u32,
     /// Next hops of their own for some domains: see `routes`. All other mail goes to the one next hop.
     pub routes: Vec<String>,
-    /// Whether its syncs are counted, by a tracer that stops it at those alone.
+    /// Whether its syncs are counted, by a tracer that stops it only there.
     pub count_syncs: bool,
-    /// So much longer each of its syncs takes, in milliseconds: a slower disk. They are counted, too.
+    /// Milliseconds by which each of its syncs is delayed, as on a slower disk. They are counted, too.
     pub sync_delay_ms: f64,
 }
 

@@ -13,29 +13,29 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// The mailer's port, where the network is the room's own.
+/// The mailer's port in the room's own network.
 const PORT: u16 = 2525;
-/// The next hop's.
+/// The port of the next hop.
 const NEXT_HOP_PORT: u16 = 2600;
-/// Until all messages are where they belong.
+/// Time within which all messages must be delivered.
 const ARRIVAL_TIME_MAX: Duration = Duration::from_secs(20);
-/// So long a held message must not move.
+/// Time in which a held message must not move.
 const HOLD_TIME: Duration = Duration::from_millis(300);
-/// Between two looks.
+/// Time between two looks.
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
 
-/// What the trial is told on its command line.
+/// The options of `try-subject`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Names of subjects; without them all
+    /// Names of subjects; the default is all
     names: Vec<String>,
-    /// What they are to do; may be given again; without it everything
+    /// Duties to try; may be repeated; the default is all
     #[arg(long, value_enum, value_delimiter = ',')]
     duty: Vec<Duty>,
     /// Messages
     #[arg(short, long, default_value_t = 20)]
     messages: u64,
-    /// Sessions at once
+    /// Concurrent sessions
     #[arg(short, long, default_value_t = 5)]
     sessions: u64,
     /// Recipients of each message
@@ -82,7 +82,7 @@ struct SinkLine {
     options: sink::Options,
 }
 
-/// Tries what is asked for. An error where something did not work that was not refused.
+/// Tries the subjects. Fails if a duty failed that the subject had not refused.
 pub fn run(options: Options) -> Result<()> {
     let subjects = subjects(&options)?;
     let machines_network = subjects.iter().any(|subject| subject.needs_machines_network());
@@ -203,7 +203,7 @@ fn attempt(subject: &dyn Subject, site: &Site, options: &Options) -> Result<Stri
     ))
 }
 
-/// Nothing moves while it is held, and everything once it is let go.
+/// Checks that nothing is delivered while mail is held, and everything once it is released.
 fn hold(
     subject: &dyn Subject,
     site: &Site,
@@ -222,7 +222,7 @@ fn hold(
     await_all("let go", promised, || Ok(sink.messages()))
 }
 
-/// Of the files of a directory and those below it.
+/// Sums up the sizes of the files below a directory.
 fn bytes_below(path: &Path) -> u64 {
     let bytes = std::cell::Cell::new(0);
     super::files(path, 0, &|_, about| {

@@ -18,7 +18,7 @@ impl Versions {
         Ok(Versions(words.map(|(name, version)| (name.into(), version.into())).collect()))
     }
 
-    /// Of one package.
+    /// Returns the version of one package.
     pub fn of(&self, package: &str) -> Result<String> {
         self.0.get(package).cloned().with_context(|| format!("{package} was not unpacked"))
     }

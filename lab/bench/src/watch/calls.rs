@@ -7,9 +7,9 @@ use super::tracer::Lines;
 use report::record::Call;
 use std::collections::BTreeMap;
 
-/// Calls of which the arguments are looked at when they return.
+/// Calls whose arguments are examined when they return.
 const LOOKED_AT: [&str; 3] = ["open", "openat", "creat"];
-/// Processes at once in the middle of a call that we look at.
+/// Upper bound on processes in the middle of an examined call.
 const UNFINISHED_MAX: usize = 10_000;
 /// Calls that make data durable; `sync_file_range` does not.
 pub const SYNCS: [&str; 5] = ["fsync", "fdatasync", "sync", "syncfs", "msync"];
@@ -36,21 +36,21 @@ struct Row {
 /// A line about a call that has returned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Returned<'a> {
-    /// Who.
+    /// The thread.
     pub pid: u32,
-    /// When it was printed to have begun (or gone on), in seconds since 1970.
+    /// When it began or resumed, in seconds since 1970.
     pub time: f64,
-    /// Which call.
+    /// The call.
     pub name: &'a str,
-    /// Between the brackets; of a call that was interrupted only the end.
+    /// The arguments; of an interrupted call only their end.
     pub arguments: &'a str,
-    /// Whether it says no error.
+    /// Whether it succeeded.
     pub succeeded: bool,
-    /// What it says, where that is a number; else 0.
+    /// The result if it is a number, else 0.
     pub value: i64,
     /// How long it took, in seconds.
     pub seconds: f64,
-    /// Whether its beginning stood in an earlier line.
+    /// Whether it began in an earlier line.
     pub resumed: bool,
 }
 
@@ -98,7 +98,7 @@ impl Tally {
         }
     }
 
-    /// Adds another's.
+    /// Adds the counts of another trace.
     pub fn merge(&mut self, other: Tally) {
         for (name, row) in other.rows {
             let own = self.rows.entry(name).or_default();
@@ -122,14 +122,14 @@ impl Tally {
         rows
     }
 
-    /// How often these calls succeeded.
+    /// Returns how often these calls succeeded.
     pub fn succeeded(&self, names: &[&str]) -> u64 {
         names.iter().filter_map(|name| self.rows.get(*name)).map(|row| row.count - row.failed).sum()
     }
 }
 
 impl Returned<'_> {
-    /// Reads a line; `None` where it tells of something else.
+    /// Parses a line; `None` if it is not about a call.
     pub fn parse(line: &str) -> Option<Returned<'_>> {
         let (pid, time, rest) = head(line)?;
         let (rest, seconds) = rest.strip_suffix('>')?.rsplit_once(" <")?;
@@ -155,7 +155,7 @@ impl Returned<'_> {
     }
 }
 
-/// Process, time and the rest of a line.
+/// Splits a line into process, time and the rest.
 pub fn head(line: &str) -> Option<(u32, f64, &str)> {
     let (pid, line) = line.split_once(' ')?;
     let (time, rest) = line.trim_start().split_once(' ')?;

@@ -1,4 +1,4 @@
-//! CPU time of a family of processes: by a control group of its own where one can be made, else from /proc.
+//! CPU time of a family of processes: from a control group of its own if one can be made, else from /proc.
 //!
 //! Must never move a process that someone else put into a group, and never leave a group behind.
 
@@ -7,7 +7,7 @@ use crate::machine::group_of;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// New processes may be born while others are moved.
+/// Rounds of moving processes, since new ones may be born meanwhile.
 const MOVES_MAX: usize = 10;
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -20,11 +20,11 @@ pub struct Times {
     pub system_s: f64,
 }
 
-/// Who counts.
+/// The source of the figures.
 pub enum Meter {
-    /// The kernel, exactly, with all that were born and died.
+    /// A control group: exact, with all processes that were born and ended.
     Group(Group),
-    /// We do: living processes with the children that they have buried.
+    /// /proc: living processes with the children that they have waited for.
     Processes(Family),
 }
 
@@ -32,7 +32,7 @@ pub enum Meter {
 pub struct Group {
     version: Version,
     directory: PathBuf,
-    /// Where the processes came from.
+    /// The group that the processes came from.
     parent: PathBuf,
 }
 
@@ -43,7 +43,7 @@ enum Version {
 }
 
 impl Meter {
-    /// Of the family from now on.
+    /// Begins to measure the family.
     pub fn of(family: &Family) -> Meter {
         // Below the group in which we are.
         let places = [(Version::Two, group_of("")), (Version::One, group_of("cpuacct"))];
@@ -54,7 +54,7 @@ impl Meter {
         }
     }
 
-    /// The time up to now, from a beginning that stays the same.
+    /// Returns the time used since a fixed moment.
     pub fn read(&self) -> Times {
         match self {
             Meter::Group(group) => group.read(),
@@ -67,7 +67,7 @@ impl Meter {
         }
     }
 
-    /// What counts, in words.
+    /// Describes the source of the figures.
     pub fn how(&self) -> &'static str {
         match self {
             Meter::Group(Group { version: Version::Two, .. }) => "cgroup v2 cpu.stat",
@@ -80,7 +80,7 @@ impl Meter {
 }
 
 impl Group {
-    /// Makes one below `parent` and moves all of the family into it; `None` where that cannot be done.
+    /// Makes a group below `parent` and moves the family into it; `None` if that fails.
     fn with(family: &Family, version: Version, parent: PathBuf) -> Option<Group> {
         let ours = std::fs::read_to_string("/proc/self/cgroup").ok()?;
         let group = Group::make(version, parent)?;

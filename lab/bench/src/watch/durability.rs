@@ -1,6 +1,6 @@
 //! Finds out by looking whether a mailer says 250 only after a sync of its queue.
 //!
-//! Must never believe: what cannot be seen from outside is `Unknown`.
+//! Must never assume: what cannot be seen from outside is `Unknown`.
 
 use super::family::Family;
 use super::moments::{Moments, Sync, TRACED, Target, open_now};
@@ -12,12 +12,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Half of them by a connection each, half over one.
+/// Messages sent: half of them with a connection each, half over one.
 pub const MESSAGES: u64 = 20;
 
-/// Where a sync counts.
+/// The directory below which a sync counts.
 struct Queue {
-    /// As we name it, and as strace does.
+    /// Its path for us, and for strace.
     paths: Vec<PathBuf>,
     device: u64,
 }

@@ -60,7 +60,7 @@ fn sample(family: &Family, stopped: &Receiver<()>) -> Peak {
 }
 
 impl Peak {
-    /// One look; returns what it cost of a processor.
+    /// Looks once; returns the CPU time that the look took.
     fn look(&mut self, family: &Family) -> Duration {
         let start = worked();
         let pids = family.pids();

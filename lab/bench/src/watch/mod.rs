@@ -26,7 +26,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the command `watch` is told.
+/// The options of `watch`.
 #[derive(Args)]
 pub struct Options {
     #[command(subcommand)]
@@ -47,7 +47,7 @@ enum What {
     Durability {
         /// The mailer: ADDRESS:PORT
         address: String,
-        /// Its processes; all below them are watched, too
+        /// Its processes; their descendants are watched, too
         #[arg(required = true)]
         pid: Vec<u32>,
         /// Its queue; syncs elsewhere do not count
@@ -81,7 +81,7 @@ enum What {
 /// The processes to watch, and for how long.
 #[derive(Args)]
 struct Span {
-    /// Processes; all below them are watched, too
+    /// Processes; their descendants are watched, too
     #[arg(required = true)]
     pid: Vec<u32>,
     /// Seconds to watch

@@ -1,25 +1,25 @@
-//! From the lines of strace: when a sync of the queue ended, and when a `250` began to be sent.
+//! The moments at which a sync of the queue ended and a `250` began to be sent, from strace's lines.
 //!
-//! Must never take a sync of something else for one of the queue: each is known by its file's path.
+//! Must never count a sync of another file as one of the queue: the path decides.
 
 use super::calls::Returned;
 use super::tracer::Lines;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What is traced. A question mark: not known to every processor's kernel.
+/// The traced calls. A question mark: not every processor's kernel has it.
 pub const TRACED: &str = "trace=fsync,fdatasync,sync,syncfs,msync,openat,?open,?creat,?openat2,write,writev,pwrite64,\
     pwritev,?pwritev2,sendto,sendmsg,?io_uring_setup,?io_uring_enter,?io_submit";
 /// Calls that write to a file or a socket.
 const WRITES: [&str; 7] =
     ["write", "writev", "pwrite64", "pwritev", "pwritev2", "sendto", "sendmsg"];
-/// Calls behind which a sync can hide.
+/// Calls that can sync unseen.
 const HIDING: [&str; 3] = ["io_uring_setup", "io_uring_enter", "io_submit"];
 /// `O_DSYNC`, which is also a part of `O_SYNC`. The flag in rustix 1.1 that has this name is `O_SYNC`.
 const O_DSYNC: u32 = 0o10_000;
-/// Kept of each kind; the probe sends few messages.
+/// Upper bound on kept moments of each kind; the probe sends few messages.
 const MOMENTS_MAX: usize = 100_000;
-/// Calls at once without their end.
+/// Upper bound on concurrent unfinished calls.
 const UNFINISHED_MAX: usize = 10_000;
 
 /// What was made durable.
@@ -29,7 +29,7 @@ pub enum Target {
     File(PathBuf),
     /// The file system in which this lies.
     FileSystem(PathBuf),
-    /// All there is.
+    /// Everything.
     Everything,
 }
 
@@ -38,7 +38,7 @@ pub enum Target {
 pub struct Sync {
     /// When it ended, in seconds since 1970.
     pub end: f64,
-    /// Of what.
+    /// Its target.
     pub target: Target,
 }
 
@@ -49,9 +49,9 @@ pub struct Moments {
     pub syncs: Vec<Sync>,
     /// Successful writes, by their file: each is a sync if the file was opened so.
     writes: Vec<(f64, PathBuf)>,
-    /// When a reply that begins with 250 began to be sent.
+    /// The moments at which a reply beginning with 250 began to be sent.
     pub replies: Vec<f64>,
-    /// Whether there was a call behind which syncs can hide.
+    /// Whether there was a call that can sync unseen.
     pub hides: bool,
     /// Files opened with `O_DSYNC` or `O_SYNC`.
     synchronous: BTreeSet<PathBuf>,

@@ -1,6 +1,6 @@
-//! A small SMTP client that sends one marked message at a time and says when each was given away and taken.
+//! A small SMTP client that sends one marked message at a time and notes when it was sent and accepted.
 //!
-//! Must never begin a message before the last one has been answered and has come to rest.
+//! Must never begin a message before the last one was answered and a rest has passed.
 
 use crate::mark::{Mark, Token, WARM_UP};
 use anyhow::{Context, Result, bail, ensure};
@@ -9,9 +9,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// For one reply.
+/// Time limit for a reply.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(60);
-/// For the answer to QUIT, which nothing depends on.
+/// Time limit for the reply to QUIT, which nothing depends on.
 const GOODBYE_TIME_MAX: Duration = Duration::from_millis(200);
 const REPLY_LINES_MAX: usize = 100;
 /// What a mailer does behind its 250 is over by then, so that it is not taken for the next message's.
@@ -100,7 +100,7 @@ impl Session {
         self.expect(wanted, line.trim_end())
     }
 
-    /// A whole reply, whose code begins with the digit `wanted`.
+    /// Reads a whole reply, whose code must begin with the digit `wanted`.
     fn expect(&mut self, wanted: u8, what: &str) -> Result<()> {
         for _ in 0..REPLY_LINES_MAX {
             let mut line = String::new();
@@ -114,7 +114,7 @@ impl Session {
         bail!("a reply to {what} of more than {REPLY_LINES_MAX} lines")
     }
 
-    /// Waits only shortly for 221: some wait for the client to close.
+    /// Sends QUIT and waits briefly for 221: some servers wait for the client to close.
     fn close(mut self) {
         let _ = self.reader.get_ref().set_read_timeout(Some(GOODBYE_TIME_MAX));
         let _ = self.reader.get_mut().write_all(b"QUIT\r\n"); // it may have hung up by itself

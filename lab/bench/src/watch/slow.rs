@@ -1,4 +1,4 @@
-//! A slower disk for any mailer: strace starts it and holds each of its syncs back for a while; and says when each
+//! A slower disk for any mailer: strace starts the mailer, delays each of its syncs, and reports when each
 //! ended.
 //!
 //! Must never make one sync wait for another: a real disk takes the syncs of many together.
@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// What waits for the disk. A question mark: not known to every processor's kernel. `sync_file_range` is none of them:
 /// it does not make a disk flush what it has. `pwritev2` is a sync where it has `RWF_DSYNC`; see `Seen::fault`.
 const SYNCS: &str = "fsync,fdatasync,sync,syncfs,msync,?pwritev2";
-/// A longer delay is a mistake in a file.
+/// Upper bound on a delay: a longer one is a mistake in a file.
 const DELAY_MS_MAX: f64 = 60_000.0;
 
 /// See the module.
@@ -73,7 +73,7 @@ impl SlowDisk {
         seen.ok().context("the reader of strace's lines has ended badly")
     }
 
-    /// What it does, in words.
+    /// Describes the slow disk.
     pub fn how(&self) -> String {
         let delay_ms = self.delay_us as f64 / 1000.0;
         format!(
@@ -90,12 +90,12 @@ fn open(pipe: &Path, flags: OFlags) -> Result<OwnedFd> {
 }
 
 impl Seen {
-    /// Syncs that succeeded and ended between two moments of [`now`].
+    /// Returns the number of successful syncs that ended between two moments of [`now`].
     pub fn syncs(&self, from: f64, to: f64) -> usize {
         self.0.syncs.iter().filter(|sync| (from..=to).contains(&sync.end)).count()
     }
 
-    /// What was held back without being a sync, in a sentence.
+    /// Describes calls that were delayed without being syncs.
     pub fn fault(&self) -> Option<String> {
         let others = self.0.writes();
         let text = format!("{others} writes by pwritev2 that were no syncs were held back, too");
@@ -103,13 +103,13 @@ impl Seen {
     }
 }
 
-/// The strace among these processes.
+/// Returns the strace among these processes.
 pub fn tracer(pids: &[u32]) -> Option<u32> {
     let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm"));
     pids.iter().copied().find(|pid| name(pid).is_ok_and(|name| name.trim() == "strace"))
 }
 
-/// A way of these processes to sync something below `queue` that is not held back, in a sentence.
+/// Describes a way in which these processes can sync below `queue` without the delay.
 pub fn way_around(pids: &[u32], queue: &Path) -> Option<String> {
     let (files, hides) = open_now(pids);
     let synchronous = files.iter().find(|file| file.starts_with(queue));
@@ -123,7 +123,7 @@ pub fn way_around(pids: &[u32], queue: &Path) -> Option<String> {
     synchronous.or_else(|| hides.then(hidden))
 }
 
-/// In seconds since 1970, as strace tells the time.
+/// Returns the time in seconds since 1970, as strace prints it.
 pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -1,6 +1,6 @@
 //! Counts and times the system calls of a running mailer with strace, from outside.
 //!
-//! Must never take a strace's time for the mailer's own: it says by what it counted.
+//! Must never count strace's time as the mailer's; the result says how it was measured.
 
 use super::calls::{SYNCS, Tally};
 use super::family::Family;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 const RENAMES: [&str; 3] = ["rename", "renameat", "renameat2"];
 const UNLINKS: [&str; 2] = ["unlink", "unlinkat"];
-/// That make a name which was not there, if they succeed.
+/// Calls that create a new name if they succeed.
 const LINKS: [&str; 6] = ["link", "linkat", "symlink", "symlinkat", "mknod", "mknodat"];
 
 /// Which calls.
@@ -20,11 +20,11 @@ pub enum Which {
     /// All.
     #[default]
     All,
-    /// Those that make data durable only. The mailer is slowed down nearly as much.
+    /// Only calls that make data durable. The mailer is slowed down nearly as much.
     Syncs,
 }
 
-/// A trace under way.
+/// A trace in progress.
 pub struct Trace {
     which: Which,
     tracer: Tracer<Tally>,
@@ -45,7 +45,7 @@ pub struct Calls {
     pub files_renamed: u64,
     /// Names deleted.
     pub files_unlinked: u64,
-    /// By what, and what to think of it.
+    /// The way of measuring, and its limits.
     pub how: String,
 }
 
@@ -60,7 +60,7 @@ impl Trace {
         Ok(Trace { which, tracer: Tracer::attach(family, &options)? })
     }
 
-    /// Lets go of the mailer, which lives on, and says what was counted.
+    /// Detaches from the mailer, which lives on, and returns the counts.
     pub fn finish(self) -> Result<Calls> {
         let mut tally = Tally::default();
         for part in self.tracer.detach()? {

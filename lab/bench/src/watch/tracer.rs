@@ -1,6 +1,6 @@
-//! strace itself: attached to a family of processes, read line by line, and made to let go.
+//! strace: attached to a family of processes, read line by line, and detached.
 //!
-//! Must never write a trace to a file: however long it is, it is read as it comes.
+//! Must never write a trace to a file: it is read as it comes, however long it is.
 
 use super::family::Family;
 use anyhow::{Context, Result, bail};
@@ -10,18 +10,18 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Until every thread of every process is traced.
+/// Time within which every thread must be traced.
 const ATTACH_TIME_MAX: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// Time between two looks.
 const REST: Duration = Duration::from_millis(5);
-/// Until strace has let go of all.
+/// Time within which strace must have detached.
 const DETACH_TIME_MAX: Duration = Duration::from_secs(20);
 /// Upper bound on further straces, for processes that were born while one attached.
 const STRACES_MAX: usize = 20;
-/// Of what strace complains about.
+/// Upper bound on the kept bytes of strace's errors.
 const COMPLAINT_BYTES_MAX: u64 = 16 << 10;
 
-/// What becomes of the lines of one strace.
+/// The consumer of one strace's lines.
 pub trait Lines: Default + Send + 'static {
     /// The next line.
     fn feed(&mut self, line: &str);
@@ -32,7 +32,7 @@ pub struct Tracer<L> {
     straces: Vec<Strace<L>>,
 }
 
-/// One of them.
+/// One strace.
 struct Strace<L> {
     child: Child,
     lines: Option<JoinHandle<L>>,
@@ -69,7 +69,7 @@ impl<L: Lines> Tracer<L> {
         }
     }
 
-    /// An error if a strace that should be at work has ended while others of its family live.
+    /// Fails if a strace has ended while its processes live.
     fn check(&mut self) -> Result<()> {
         for strace in &mut self.straces {
             if strace.child.try_wait()?.is_some_and(|status| !status.success()) {
@@ -82,7 +82,7 @@ impl<L: Lines> Tracer<L> {
         Ok(())
     }
 
-    /// Lets go of the mailer; what became of the lines of each.
+    /// Detaches from the mailer and returns the consumers of the lines.
     pub fn detach(mut self) -> Result<Vec<L>> {
         let straces = std::mem::take(&mut self.straces);
         straces.into_iter().map(Strace::end).collect()
@@ -149,7 +149,7 @@ impl<L> Drop for Strace<L> {
     }
 }
 
-/// All lines of it, to its end.
+/// Reads all lines of a strace.
 pub fn read_all<L: Lines>(output: impl Read) -> L {
     let mut lines = L::default();
     let mut reader = BufReader::with_capacity(1 << 16, output);
@@ -163,7 +163,7 @@ pub fn read_all<L: Lines>(output: impl Read) -> L {
     }
 }
 
-/// Whether every thread of it has a tracer; a process that is gone or dead needs none.
+/// Returns whether every thread of a process has a tracer; an ended process needs none.
 fn is_traced(pid: u32) -> bool {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     let traced = |status: String| {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 const SECTOR_BYTES: u64 = 512;
 
-/// A measurement under way.
+/// A measurement in progress.
 pub struct Usage {
     meter: Meter,
     times: Times,
@@ -27,20 +27,20 @@ pub struct Used {
     pub cpu_user_s: f64,
     /// CPU time in the kernel, in seconds.
     pub cpu_system_s: f64,
-    /// The proportional set size of all processes together, at most, in MiB; `None` where the kernel does not say.
+    /// Peak of the proportional set size of all processes, in MiB; `None` if the kernel does not report it.
     pub peak_pss_mib: Option<f64>,
-    /// Processes at once, at most.
+    /// Largest number of concurrent processes.
     pub processes_max: usize,
-    /// Flushes of the disk's cache, by whomever; `None` where the kernel does not count them.
+    /// Flushes of the disk's cache by all programs; `None` if the kernel does not count them.
     pub disk_flushes: Option<u64>,
-    /// Bytes written to the disk, by whomever.
+    /// Bytes written to the disk by all programs.
     pub disk_written_bytes: Option<u64>,
-    /// By what each was measured.
+    /// The way of measuring.
     pub how: String,
 }
 
 impl Usage {
-    /// From now on. `device` is the disk under the queue, see `machine::device_under`.
+    /// Begins to measure. `device` is the disk under the queue, see `machine::device_under`.
     pub fn begin(family: &Family, device: Option<Device>) -> Usage {
         let meter = Meter::of(family);
         let sampler = Sampler::begin(family.clone());
@@ -48,7 +48,7 @@ impl Usage {
         Usage { times: meter.read(), meter, sampler, device, disk }
     }
 
-    /// Up to now. The mailer must still run: of the dead /proc says nothing.
+    /// Ends the measurement. The mailer must still run, because /proc shows no ended processes.
     pub fn end(self) -> Used {
         let times = self.meter.read();
         let after = self.device.and_then(Disk::now);

@@ -1,6 +1,6 @@
 //! CPU time, switches and page faults of a family, as the kernel counts them for each thread.
 //!
-//! Must never forget a thread that has ended: what it had when it was last seen counts.
+//! Must never drop a thread that has ended: its last seen counters count.
 
 use super::Sums;
 use super::tasks::{self, Task};
@@ -10,18 +10,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two looks: what a process does after the last look before its end is not seen.
+/// Shortest rest between two looks. What a process does between its last look and its end is not seen.
 const REST_MIN: Duration = Duration::from_millis(10);
-/// Rest for work: a look at many processes is dear.
+/// Rest for each unit of time that a look took.
 const REST_FACTOR: u32 = 10;
 
-/// A measurement under way.
+/// A measurement in progress.
 pub struct Plain {
     stop: Sender<()>,
     thread: JoinHandle<Seen>,
 }
 
-/// Every thread that lived.
+/// Every thread that was seen.
 #[derive(Default)]
 pub struct Seen {
     first: BTreeMap<u32, Task>,
@@ -29,7 +29,7 @@ pub struct Seen {
 }
 
 impl Plain {
-    /// From now on.
+    /// Begins to look.
     pub fn begin(family: &Family) -> Plain {
         let first = tasks::look(family);
         let (stop, stopped) = channel();
@@ -38,7 +38,7 @@ impl Plain {
         Plain { stop, thread: std::thread::spawn(move || watch(&family, seen, &stopped)) }
     }
 
-    /// Up to now. The mailer must still run.
+    /// Ends the measurement. The mailer must still run.
     pub fn end(self) -> Seen {
         drop(self.stop);
         self.thread.join().unwrap_or_default()
@@ -58,7 +58,7 @@ fn watch(family: &Family, mut seen: Seen, stopped: &Receiver<()>) -> Seen {
 }
 
 impl Seen {
-    /// What was used meanwhile.
+    /// Returns what was used between the first and the last look.
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         for (tid, last) in &self.last {

@@ -38,12 +38,12 @@ pub struct Cost {
 pub struct Sums(BTreeMap<String, BTreeMap<&'static str, f64>>);
 
 impl Sums {
-    /// Counts for a role.
+    /// Adds counts to a role.
     pub fn add(&mut self, role: &str, name: &'static str, amount: f64) {
         *self.0.entry(role.to_string()).or_default().entry(name).or_default() += amount;
     }
 
-    /// Takes in another's.
+    /// Adds another's counts.
     pub fn merge(&mut self, other: Sums) {
         for (role, sums) in other.0 {
             sums.into_iter().for_each(|(name, amount)| self.add(&role, name, amount));
@@ -65,7 +65,7 @@ impl Sums {
     }
 }
 
-/// By what it was counted, in a sentence.
+/// Describes the way of measuring.
 pub fn how(traced_messages: u64) -> String {
     format!(
         "{}: strace -f over {traced_messages} messages before the load, which it slows down, so that fewer share a \
@@ -75,7 +75,7 @@ pub fn how(traced_messages: u64) -> String {
     )
 }
 
-/// Two looks at one load, with the tracer and without, as one table.
+/// Joins the costs measured with the tracer and without.
 pub fn together(plain: Vec<Cost>, traced: Vec<Cost>) -> Vec<Cost> {
     let mut rows: BTreeMap<(bool, String), BTreeMap<String, f64>> = BTreeMap::new();
     for cost in plain.into_iter().chain(traced) {

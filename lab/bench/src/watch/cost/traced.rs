@@ -1,6 +1,6 @@
-//! System calls of a family, by process: how many, what they copied, how often they waited.
+//! System calls of a family by process: their number, the bytes they copied, the waits.
 //!
-//! Must never keep a line: what is kept is a row of sums for each thread.
+//! Must never keep lines: only a row of sums for each thread.
 
 use super::Sums;
 use super::kernel::{Plain, Seen};
@@ -16,7 +16,7 @@ const READS: [&str; 8] =
 /// Calls whose result is a number of bytes that went out of it.
 const WRITES: [&str; 8] =
     ["write", "writev", "pwrite64", "pwritev", "pwritev2", "sendto", "sendmsg", "send"];
-/// Calls that return when something has come.
+/// Calls that wait for events.
 const WAITS: [&str; 8] = [
     "epoll_wait",
     "epoll_pwait",
@@ -29,10 +29,10 @@ const WAITS: [&str; 8] = [
 ];
 /// Calls that make a new thread or process.
 const BIRTHS: [&str; 4] = ["clone", "clone3", "fork", "vfork"];
-/// Lines about a process that nobody knows.
+/// Upper bound on lines about unknown processes.
 const UNKNOWN: &str = "?";
 
-/// A trace under way.
+/// A trace in progress.
 pub struct Traced {
     tracer: Tracer<Threads>,
     names: Plain,
@@ -72,7 +72,7 @@ impl Traced {
         Ok(Traced { tracer, names: Plain::begin(family) })
     }
 
-    /// Lets go of the mailer, which lives on, and says what was counted.
+    /// Detaches from the mailer, which lives on, and returns the counts.
     pub fn finish(self) -> Result<Sums> {
         let seen = self.names.end();
         let mut sums = Sums::default();
