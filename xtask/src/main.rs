@@ -1,4 +1,4 @@
-//! `cargo xtask ci | tidy | knobs | bounds | decisions | faults | counts | swarm | canary | fuzz | bounces | mutants`: what keeps
+//! `cargo xtask ci | tidy | settings | bounds | decisions | faults | counts | swarm | canary | fuzz | bounces | mutants`: what keeps
 //! the house in order.
 //!
 //! Must never be needed to build or to run Posthaste.
@@ -13,8 +13,8 @@ mod counts;
 mod decisions;
 mod faults;
 mod fuzz;
-mod knobs;
 mod mutants;
+mod settings;
 mod swarm;
 mod tidy;
 
@@ -41,8 +41,8 @@ enum Task {
     },
     /// Prove the arrows between the crates and the rules of STYLE.md
     Tidy,
-    /// Write docs/knobs.md anew from the settings in the code
-    Knobs,
+    /// Write docs/settings.md anew from the settings in the code
+    Settings,
     /// Write docs/bounds.md anew from the list of bounds, the settings and the constants
     Bounds,
     /// Write the indexes of docs/decisions and lab/docs/decisions from the titles and dates of the pages
@@ -84,7 +84,7 @@ fn run(task: Task) -> Result<bool> {
     match task {
         Task::Ci { without_deny } => ci::run(&root, without_deny),
         Task::Tidy => tidy::run(&root).map(|()| true),
-        Task::Knobs => knobs::write(&root).map(|()| true),
+        Task::Settings => settings::write(&root).map(|()| true),
         Task::Bounces => bounces::run(&root).map(|()| true),
         Task::Bounds => bounds::write(&root).map(|()| true),
         Task::Decisions => decisions::write(&root).map(|()| true),

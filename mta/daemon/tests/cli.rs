@@ -120,12 +120,12 @@ fn a_usage_error_ends_with_2_and_help_with_0() {
 }
 
 #[test]
-fn knobs_prints_the_settings_and_survives_a_reader_that_has_enough() {
+fn settings_are_printed_as_markdown_and_printing_survives_a_reader_that_has_enough() {
     let root = tempfile::tempdir().unwrap();
-    let (code, out, _) = posthaste(root.path(), "", &["knobs"]);
+    let (code, out, _) = posthaste(root.path(), "", &["settings"]);
     assert!(code == 0 && out.contains("hostname") && out.contains("retry"), "{out}");
     let mut child = Command::new(PROGRAM)
-        .arg("knobs")
+        .arg("settings")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -1,12 +1,13 @@
 //! Every numeric setting at the smallest and at the largest value that it may have: alone, and all of them together.
 //!
-//! Must never name a setting to leave it out: the list is the table of knobs.
+//! Must never name a setting to leave it out: the list is the table of settings.
 
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
-use daemon::settings::knobs::{KNOBS, Knob, Range};
+use daemon::settings::setting::{Range, Setting};
+use daemon::settings::settings;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -33,12 +34,12 @@ struct Set {
 }
 
 /// Numeric settings alone have ends.
-fn at(knob: &Knob, end: End) -> Option<Set> {
+fn at(setting: &Setting, end: End) -> Option<Set> {
     let pick = |low: u64, high: u64| match end {
         End::Smallest => low,
         End::Largest => high,
     };
-    let value = match knob.range {
+    let value = match setting.range {
         Range::Count(low, high) | Range::Bytes(low, high) => pick(low, high).to_string(),
         Range::Time(low, high) => format!("\"{}s\"", pick(low, high)),
         Range::Number(low, high) => match end {
@@ -47,7 +48,7 @@ fn at(knob: &Knob, end: End) -> Option<Set> {
         },
         Range::Flag | Range::OneOf(_) | Range::Text(_) => return None,
     };
-    Some(Set { name: knob.name, value })
+    Some(Set { name: setting.name, value })
 }
 
 /// What all mailers of this file have: little disk, and some of the machine's left alone.
@@ -166,7 +167,7 @@ fn alone(set: &Set, sink: &Sink) {
             let word = set.name.rsplit('.').next().unwrap();
             let digits = said.chars().any(|c| c.is_ascii_digit());
             assert!(
-                said.contains(word) && digits && KNOBS.iter().any(|k| k.name == name),
+                said.contains(word) && digits && settings().any(|k| k.name == name),
                 "{set:?}: {said}"
             );
         }
@@ -178,7 +179,7 @@ fn alone(set: &Set, sink: &Sink) {
 fn r243_each_setting_at_its_smallest_and_its_largest_value_starts_or_is_refused_by_check() {
     let sink = Sink::start(Script::default());
     let ends = [End::Smallest, End::Largest];
-    let sets = KNOBS.iter().flat_map(|knob| ends.iter().filter_map(|end| at(knob, *end)));
+    let sets = settings().flat_map(|setting| ends.iter().filter_map(|end| at(setting, *end)));
     let sets = Mutex::new(sets.collect::<VecDeque<Set>>());
     assert!(sets.lock().unwrap().len() > 80);
     std::thread::scope(|scope| {
@@ -197,7 +198,7 @@ fn r243_each_setting_at_its_smallest_and_its_largest_value_starts_or_is_refused_
 /// All at one end. What contradicts the others is named by `check`, one after the other, and left at its default.
 fn together(end: End, expected: &[&str]) {
     let sink = Sink::start(Script::default());
-    let mut sets: Vec<Set> = KNOBS.iter().filter_map(|knob| at(knob, end)).collect();
+    let mut sets: Vec<Set> = settings().filter_map(|setting| at(setting, end)).collect();
     let mut left_out: Vec<String> = Vec::new();
     while let Some((name, said)) = refused(&setup(&sets, &sink)) {
         let before = sets.len();

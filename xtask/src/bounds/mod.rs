@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const PAGE: &str = "docs/bounds.md";
-const SETTINGS: &str = "docs/knobs.md";
+const SETTINGS: &str = "docs/settings.md";
 /// Where measurements lie, and how those of memory end.
 const MEASURED: (&str, &str) = ("docs/measurements/", "-bounds-rss.md");
 
@@ -203,7 +203,7 @@ fn proof(bound: &Bound, tree: &Tree) -> String {
 const HEAD: &str = "\
 # The bounds
 
-Written by `cargo xtask bounds` from `xtask/src/bounds/list.toml`, `docs/knobs.md` and the constants in the code; change those, not this.
+Written by `cargo xtask bounds` from `xtask/src/bounds/list.toml`, `docs/settings.md` and the constants in the code; change those, not this.
 
 A stranger, a peer or an administrator can fill what a bound limits; a bound has a unit, a counter that refuses, and a test at its maximum.
 `posthaste check` refuses only what no counter can keep while the mailer runs, and prints the arithmetic. Every other product of settings may
@@ -231,7 +231,7 @@ Limits that nobody can move. The last column has the tests and `const` assertion
 mod tests {
     use super::*;
 
-    const KNOBS: &str = "## Top of the file\n\n| `state` | x | a path | text | w | y |\n\
+    const TABLES: &str = "## Top of the file\n\n| `state` | x | a path | text | w | y |\n\
         ## `[limits]`\n| `hops_max` | `50` | 2 to 1000 | number | Received headers | why |\n\
         ## `[destination.default]` and `[destination.\"NAME\"]`\n\
         | `connections` | `100` | 1 to 100000 | number | at once | why |\n";
@@ -245,7 +245,7 @@ mod tests {
             shown_by: shown_by.iter().map(|test| test.to_string()).collect(),
         };
         Tree {
-            settings: settings(KNOBS),
+            settings: settings(TABLES),
             constants: vec![constant("A_MAX", &["a_test"]), constant("B_MAX", &[])],
             tests: [("a_test".to_owned(), "mta/x/src/y.rs".to_owned())].into(),
         }
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn numeric_settings_are_found_with_the_names_of_their_tables() {
-        let names: Vec<String> = settings(KNOBS).into_keys().collect();
+        let names: Vec<String> = settings(TABLES).into_keys().collect();
         assert_eq!(names, ["destination.connections", "limits.hops_max"]);
     }
 

@@ -37,7 +37,7 @@ pub fn run(root: &Path) -> Result<()> {
     complaints.extend(glossary::check(root, &sources)?);
     complaints.extend(phrases::check(root, &files)?);
     complaints.extend(crate::decisions::current(root)?);
-    complaints.extend(crate::knobs::current(root)?);
+    complaints.extend(crate::settings::current(root)?);
     complaints.extend(crate::faults::current(root)?);
     complaints.extend(crate::bounds::current(root)?);
     warnings.iter().for_each(|warning| println!("warning: {warning}"));

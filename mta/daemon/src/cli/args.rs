@@ -47,7 +47,7 @@ pub(super) enum Command {
         command: SpoolCommand,
     },
     /// Print every setting with its default, range and reason, as Markdown
-    Knobs,
+    Settings,
     /// A process of posthaste; started only by its master
     #[command(hide = true)]
     Role { name: String },

@@ -79,8 +79,8 @@ fn run(config: &Config, command: Command) -> Result<u8, Failure> {
         Command::Queue { command } => queue::run(config, command),
         Command::Status { json } => queue::status(config, json),
         Command::Spool { command: SpoolCommand::Check { json } } => spool::run(config, json),
-        Command::Knobs => {
-            print::say(&crate::settings::knobs_markdown());
+        Command::Settings => {
+            print::say(&crate::settings::markdown());
             Ok(EX_OK)
         }
         Command::Run { .. } | Command::Role { .. } => unreachable!("started by `main`"),

@@ -21,12 +21,10 @@ pub(super) fn run(config: &Config, as_json: bool) -> Result<u8, Failure> {
     Ok(if report.is_clean() { EX_OK } else { EX_FOUND })
 }
 
-fn read(path: &Path, segment_bytes: u64) -> Result<Report, Failure> {
+fn read(path: &Path, segment_bytes: u32) -> Result<Report, Failure> {
     let failed = |why: &dyn std::fmt::Display| {
         Failure::new(EX_UNAVAILABLE, format!("the spool {}: {why}", path.display()))
     };
-    let segment_bytes =
-        u32::try_from(segment_bytes).map_err(|_| failed(&"spool.segment_bytes is too large"))?;
     let disk = world::real::Disk::open(path).map_err(|error| failed(&error))?.reading_only();
     check(&disk, segment_bytes).map_err(|error| failed(&error))
 }

@@ -2,8 +2,8 @@
 //! anything: what a file can say is decided in `schema`, what follows from it in the machines.
 
 use super::{
-    BareNewline, Deliver, Destination, HostEnvironment, Listen, ListenAddress, Local, Origin,
-    Piece, Problem, Protocol, Settings, Users,
+    BareNewline, Choice, Deliver, Destination, Listen, ListenAddress, Local, Origin, Piece,
+    Problem, Protocol, Settings, HostEnvironment, Users,
 };
 use mail::{Address, NextHop};
 use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Standing};
@@ -115,7 +115,7 @@ impl Settings {
         Policy {
             relay_from: self.relay.from.clone(),
             mailboxes: self.local.mailboxes(environment),
-            postmaster: self.postmaster.to.clone(),
+            postmaster: self.postmaster.value.clone(),
             routes: self.routes(environment),
         }
     }
@@ -125,23 +125,23 @@ impl Settings {
         let mail::Verdict::Reject(reply) = self.policy(environment).postmaster() else {
             return None;
         };
-        let who = match &self.postmaster.to {
+        let who = match &self.postmaster.value {
             policy::Postmaster::Mailbox(local) => format!("`{local}`"),
             policy::Postmaster::Address(address) => format!("<{address}>"),
         };
-        let help = "set `postmaster` to an account that gets mail, or to an address of somebody who reads it";
+        let help = "set `postmaster` to an account that gets mail, or to the address of somebody who reads it";
         let what =
-            format!("mail for the postmaster goes to {who}, which takes none: {}", reply.text);
+            format!("mail for the postmaster goes to {who}, which accepts none: {}", reply.text);
         Some(self.postmaster.origin.problem("postmaster", what, help))
     }
 
     /// Each group of a listener that is no group of this system.
     fn group_problems(&self, is_group: impl Fn(&str) -> bool) -> Vec<Problem> {
         let problem = |listen: &Listen| {
-            let name = listen.socket.group.as_deref().filter(|name| !is_group(name))?;
-            let what = format!("this system has no group `{name}`");
-            let help = "`getent group` shows the groups that there are";
-            Some(listen.socket.group_origin.problem("listen.group", what, help))
+            let group = listen.group.as_ref().filter(|group| !is_group(&group.value))?;
+            let what = format!("this system has no group `{}`", group.value);
+            let help = "`getent group` lists the groups";
+            Some(group.origin.problem("listen.group", what, help))
         };
         self.listen.iter().filter_map(problem).collect()
     }
@@ -182,17 +182,15 @@ impl Settings {
         let own = self.local.domains.iter().cloned().collect();
         Routes::new(own, own_hop, self.hostname.clone(), self.routes.clone(), false)
             .with_addresses(self.own_addresses(environment))
-            .with_postmaster(&self.postmaster.to)
+            .with_postmaster(&self.postmaster.value)
     }
 
     /// What the spool goes by.
     pub fn spool(&self) -> spool::Settings {
-        // Sizes of at most 1 GiB by the table of settings.
-        let small = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
-        let segment_bytes = small(self.spool.segment_bytes);
+        let segment_bytes = self.spool.segment_bytes;
         spool::Settings {
             segment_bytes,
-            batch_bytes_max: small(self.spool.batch_bytes_max),
+            batch_bytes_max: self.spool.batch_bytes_max,
             commits_in_flight: self.spool.commits_in_flight as usize,
             reserve_bytes: self.spool.reserve_bytes,
             keep_free_bytes: self.spool.keep_free_bytes,
@@ -231,7 +229,7 @@ impl Settings {
             limits: named.map(|(name, one)| (name.clone(), one.limits())).collect(),
             attempts_in_flight_max: self.queue.attempts_in_flight_max,
             bulk_bytes_min: self.queue.bulk_bytes_min,
-            losses_max: self.queue.losses_max.try_into().unwrap_or(u8::MAX),
+            losses_max: self.queue.losses_max,
             order: self.queue.order,
         }
     }
@@ -267,7 +265,10 @@ impl Settings {
 
     /// The rules for mail that goes where the DNS says.
     pub fn rules(&self, environment: &HostEnvironment) -> delivery::Rules {
-        let choice = |used| if used { delivery::Choice::Use } else { delivery::Choice::Refuse };
+        let choice = |choice| match choice {
+            Choice::Use => delivery::Choice::Use,
+            Choice::Refuse => delivery::Choice::Refuse,
+        };
         delivery::Rules {
             port: SMTP_PORT,
             ourselves: delivery::Ourselves {

@@ -2,7 +2,8 @@
 //! follow the setting's name. Must never look anything up.
 
 use super::problem::nearest;
-use super::types::{Deliver, ListenAddress, Piece, Template};
+use super::types::{Deliver, ListenAddress, Piece, Rate, SocketMode, Template};
+use super::units;
 use mail::{Address, Domain, Host, NextHop};
 use policy::{Pattern, Postmaster};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -11,14 +12,15 @@ use std::path::PathBuf;
 /// A path from the root, without a NUL.
 pub(super) fn absolute(text: &str) -> Result<PathBuf, String> {
     let good = text.starts_with('/') && !text.contains('\0');
-    good.then(|| PathBuf::from(text)).ok_or_else(|| "is a path that begins with `/`".into())
+    good.then(|| PathBuf::from(text)).ok_or_else(|| "must be a path that begins with `/`".into())
 }
 
 /// A name or an address literal.
 pub(super) fn domain(text: &str) -> Result<Domain, String> {
-    let domain = Domain::parse(text).map_err(|error| format!("`{text}` is no domain: {error}"))?;
+    let domain =
+        Domain::parse(text).map_err(|error| format!("`{text}` is not a domain: {error}"))?;
     match domain.ends_in_number() {
-        true => Err(format!("`{text}` is no domain: it ends in a number")),
+        true => Err(format!("`{text}` is not a domain: it ends in a number")),
         false => Ok(domain),
     }
 }
@@ -26,7 +28,9 @@ pub(super) fn domain(text: &str) -> Result<Domain, String> {
 /// A name.
 pub(super) fn host_name(text: &str) -> Result<Domain, String> {
     match domain(text)? {
-        name if name.as_str().starts_with('[') => Err(format!("`{text}` is an address, no name")),
+        name if name.as_str().starts_with('[') => {
+            Err(format!("`{text}` is an address, not a name"))
+        }
         name => Ok(name),
     }
 }
@@ -44,19 +48,20 @@ pub(super) fn pattern(text: &str) -> Result<Pattern, String> {
 pub(super) fn network(text: &str) -> Result<ipnet::IpNet, String> {
     let whole = |address: IpAddr| ipnet::IpNet::from(address);
     let parsed = text.parse::<IpAddr>().map(whole).ok().or_else(|| text.parse().ok());
-    let network: ipnet::IpNet =
-        parsed.ok_or_else(|| format!("`{text}` is no address and no network as 192.0.2.0/24"))?;
+    let network: ipnet::IpNet = parsed.ok_or_else(|| {
+        format!("`{text}` is neither an address nor a network such as 192.0.2.0/24")
+    })?;
     if network.trunc() != network {
         return Err(format!(
-            "`{text}` has bits behind its mask: `{}` is the network",
+            "`{text}` has bits set after its prefix length: write `{}`",
             network.trunc()
         ));
     }
     match mapped(network) {
         // A client over IPv4 has an IPv4 address here, whatever socket it comes through.
-        Some(v4) => {
-            Err(format!("`{text}` is IPv4 within IPv6, as no client is seen: write `{v4}`"))
-        }
+        Some(v4) => Err(format!(
+            "`{text}` is an IPv4 network written as IPv6, which never matches a client: write `{v4}`"
+        )),
         None => Ok(network),
     }
 }
@@ -67,7 +72,7 @@ fn mapped(network: ipnet::IpNet) -> Option<ipnet::IpNet> {
     ipnet::IpNet::new(IpAddr::V4(v6.network().to_ipv4_mapped()?), bits).ok()
 }
 
-const LISTEN: &str = "is host:port, [v6]:port, *:port or unix:/path";
+const LISTEN: &str = "must be host:port, [v6]:port, *:port or unix:/path";
 
 /// Where to listen: `*` is all addresses, of both kinds; `localhost` is 127.0.0.1.
 pub(super) fn listen_address(text: &str) -> Result<ListenAddress, String> {
@@ -78,7 +83,7 @@ pub(super) fn listen_address(text: &str) -> Result<ListenAddress, String> {
     let address = match host {
         "*" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         "localhost" => IpAddr::from([127, 0, 0, 1]),
-        _ => ip(host).ok_or_else(|| format!("`{host}` is no address; {LISTEN}"))?,
+        _ => ip(host).ok_or_else(|| format!("`{host}` is not an address: it {LISTEN}"))?,
     };
     Ok(ListenAddress::Tcp(SocketAddr::new(address, self::port(port)?)))
 }
@@ -88,9 +93,9 @@ const UNIX_PATH_BYTES_MAX: usize = 107;
 
 fn unix(path: &str) -> Result<PathBuf, String> {
     if path.len() > UNIX_PATH_BYTES_MAX {
-        return Err(format!("a socket's path has at most {UNIX_PATH_BYTES_MAX} bytes"));
+        return Err(format!("the path of a socket can have at most {UNIX_PATH_BYTES_MAX} bytes"));
     }
-    absolute(path).map_err(|_| "a socket's path begins with `/`".into())
+    absolute(path).map_err(|_| "the path of a socket must begin with `/`".into())
 }
 
 fn ip(host: &str) -> Option<IpAddr> {
@@ -103,7 +108,7 @@ fn ip(host: &str) -> Option<IpAddr> {
 fn port(text: &str) -> Result<u16, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let port = text.parse().ok().filter(|port| *port > 0 && digits);
-    port.ok_or_else(|| format!("`{text}` is no port: 1 to 65535"))
+    port.ok_or_else(|| format!("`{text}` is not a port: ports are 1 to 65535"))
 }
 
 /// A name server: an address, with or without a port.
@@ -114,7 +119,7 @@ pub(super) fn dns_server(text: &str) -> Result<SocketAddr, String> {
     parsed
         .ok()
         .filter(|address| address.port() != 0)
-        .ok_or_else(|| format!("`{text}` is no address, with or without a port"))
+        .ok_or_else(|| format!("`{text}` is not an address, with or without a port"))
 }
 
 const HOPS: [&str; 5] = ["smtp:", "lmtp:", "hold", "error:", "discard"];
@@ -136,7 +141,7 @@ pub(super) fn next_hop(text: &str) -> Result<NextHop, String> {
             let hint = meant.map(|word| format!(": did you mean `{word}`?")).unwrap_or_default();
             let forms =
                 "smtp:HOST[:PORT], lmtp:HOST:PORT, lmtp:unix:/path, hold, error:TEXT, discard";
-            Err(format!("is one of {forms}, not `{text}`{hint}"))
+            Err(format!("must be one of {forms}, not `{text}`{hint}"))
         }
     }
 }
@@ -147,7 +152,9 @@ fn error_text(text: &str) -> Result<NextHop, String> {
     let text = text.trim();
     let printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     if text.is_empty() || !printable || text.len() > TEXT_BYTES_MAX {
-        return Err(format!("error: takes up to {TEXT_BYTES_MAX} printable ASCII characters"));
+        return Err(format!(
+            "the text after `error:` must be 1 to {TEXT_BYTES_MAX} printable ASCII characters"
+        ));
     }
     Ok(NextHop::Error(text.into()))
 }
@@ -158,7 +165,7 @@ fn lmtp(text: &str) -> Result<NextHop, String> {
         return Ok(NextHop::LmtpUnix(path.into()));
     }
     if text.starts_with('/') {
-        return Err(format!("`{text}` is a path: write lmtp:unix:{text}"));
+        return Err(format!("`{text}` is a path: write `lmtp:unix:{text}`"));
     }
     let (host, port) = host_port(text, None)?;
     Ok(NextHop::Lmtp(host, port))
@@ -167,7 +174,7 @@ fn lmtp(text: &str) -> Result<NextHop, String> {
 fn host_port(text: &str, default: Option<u16>) -> Result<(Host, u16), String> {
     let address = |host: &str| match ip(host) {
         Some(address) => Ok(Host::Address(address)),
-        None if host.contains([':', '[', '*']) => Err(format!("`{host}` is no host")),
+        None if host.contains([':', '[', '*']) => Err(format!("`{host}` is not a host")),
         None => host_name(host).map(Host::Name),
     };
     match (text.rsplit_once(':'), default) {
@@ -204,24 +211,31 @@ pub(super) fn postmaster(text: &str) -> Result<Postmaster, String> {
 }
 
 /// Permissions of a file, in octal.
-pub(super) fn mode(text: &str) -> Result<u32, String> {
+pub(super) fn mode(text: &str) -> Result<SocketMode, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| "is a mode in octal such as \"0660\"".into())
+    mode.map(SocketMode).ok_or_else(|| "must be a mode in octal such as \"0660\"".into())
+}
+
+/// A number of messages per unit of time, or `unlimited`.
+pub(super) fn rate(text: &str) -> Result<Option<Rate>, String> {
+    units::rate(text).ok_or_else(|| "must be a rate such as \"600/m\", or \"unlimited\"".into())
 }
 
 /// A group's name, or its number.
 pub(super) fn group(text: &str) -> Result<Box<str>, String> {
     let plain = !text.is_empty() && !text.contains(|c: char| c.is_control() || c == ':');
-    plain.then(|| text.into()).ok_or_else(|| "is the name or the number of a group".into())
+    plain.then(|| text.into()).ok_or_else(|| "must be the name or the number of a group".into())
 }
 
 /// How local mail is delivered.
 pub(super) fn deliver(text: &str) -> Result<Deliver, String> {
-    const FORMS: &str = "is maildir:PATH, mbox:PATH, lmtp:ADDRESS or pipe:COMMAND";
+    const FORMS: &str = "must be maildir:PATH, mbox:PATH, lmtp:ADDRESS or pipe:COMMAND";
     let (word, rest) = text.split_once(':').ok_or(FORMS)?;
     match word {
         "maildir" => path_template(rest).map(Deliver::Maildir),
-        "mbox" if rest.ends_with('/') => Err("an mbox is a file, not a directory".into()),
+        "mbox" if rest.ends_with('/') => {
+            Err("an mbox is a file: its path cannot end in `/`".into())
+        }
         "mbox" => path_template(rest).map(Deliver::Mbox),
         "lmtp" => lmtp(rest).map(Deliver::Lmtp),
         "pipe" => command(rest).map(Deliver::Pipe),
@@ -239,17 +253,17 @@ fn path_template(text: &str) -> Result<Template, String> {
     // `{home}` from another place than the start would name nothing that exists.
     let home_elsewhere = template.0.iter().skip(1).any(|piece| *piece == Piece::Home);
     if !rooted || home_elsewhere || text.contains('\0') {
-        return Err("the path begins with `/`, `{state}` or `{home}`".into());
+        return Err("the path must begin with `/`, `{state}` or `{home}`".into());
     }
     if let Some(foreign) =
         ["%u", "%n", "%d", "%h", "$"].iter().find(|foreign| text.contains(**foreign))
     {
         return Err(format!(
-            "`{foreign}` stands for nothing here: {{user}}, {{domain}} and {{home}} do"
+            "`{foreign}` has no meaning here: write {{user}}, {{domain}} or {{home}}"
         ));
     }
     if text.split('/').any(|part| part == "..") {
-        return Err("the path must not go up by `..`".into());
+        return Err("the path cannot contain `..`".into());
     }
     Ok(template)
 }
@@ -297,7 +311,7 @@ fn command(text: &str) -> Result<Vec<Template>, String> {
                     words.push(std::mem::take(&mut word));
                 }
             }
-            '\0' => return Err("a command holds no NUL".into()),
+            '\0' => return Err("a command cannot contain NUL".into()),
             _ => {
                 word.push(letter);
                 begun = true;
@@ -314,6 +328,6 @@ fn command(text: &str) -> Result<Vec<Template>, String> {
         Some(program) if program.starts_with('/') => {
             words.iter().map(|word| template(word)).collect()
         }
-        _ => Err("the command begins with the path of a program, from `/`".into()),
+        _ => Err("a command must begin with the absolute path of a program".into()),
     }
 }

@@ -5,13 +5,15 @@
 mod convert;
 mod forms;
 mod homes;
-pub mod knobs;
+mod page;
 pub mod postfix;
 mod problem;
 pub mod process_config;
 mod products;
 mod read;
 mod schema;
+pub mod setting;
+pub mod table;
 
 #[cfg(test)]
 mod tests;
@@ -20,9 +22,10 @@ mod units;
 
 pub use process_config::{Account, HostEnvironment, ProcessConfig, ProcessConfigError, open, seal};
 
-pub use knobs::markdown as knobs_markdown;
+pub use page::markdown;
 pub use problem::{Problem, render};
 pub(crate) use products::receivers_max;
+pub use table::*;
 pub use types::*;
 
 use std::path::{Path, PathBuf};

@@ -37,18 +37,18 @@ pub(super) fn ours(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::knobs::KNOBS;
+    use crate::settings::settings;
 
     /// What is told is there: each `name` of a [table].
     #[test]
     fn what_stands_for_a_setting_of_postfix_is_a_setting() {
         for (theirs, ours) in NAMES {
-            assert!(!KNOBS.iter().any(|knob| knob.name == *theirs), "{theirs} is ours, too");
+            assert!(!settings().any(|ours| ours.name == *theirs), "{theirs} is ours, too");
             let Some(rest) = ours.strip_prefix("it is `") else { continue };
             let (name, rest) = rest.split_once('`').unwrap();
             let table = rest.strip_prefix(" of [").and_then(|rest| rest.split_once(']'));
             let name = table.map_or(name.to_owned(), |(table, _)| format!("{table}.{name}"));
-            assert!(KNOBS.iter().any(|knob| knob.name == name), "{name} for {theirs}");
+            assert!(settings().any(|ours| ours.name == name), "{name} for {theirs}");
         }
     }
 }

@@ -1,24 +1,25 @@
-//! What settings ask for together, where nothing counts it while the mailer runs: refused, with the arithmetic.
+//! Checks what combinations of settings may use together, if no counter limits it while the mailer runs.
 //!
-//! Must never refuse a product that a counter keeps: a client hears of that one when it is reached (`docs/bounds.md`).
+//! Must never refuse a product that a counter does limit: a client learns of that limit when it is reached
+//! (`docs/bounds.md`).
 
 use super::read::Scope;
-use super::types::{Limits, Listen, Processes, Spool};
+use super::table::{Limits, Listen, Processes, Spool};
 use super::units::show_bytes;
 
-/// The least that an open connection is counted with against `limits.session_memory_bytes_max`.
+/// Minimum number of bytes that an open connection is counted with against `limits.session_memory_bytes_max`.
 const SESSION_BYTES_MIN: u64 = receive::SESSION_BYTES_MIN as u64;
 
-/// The least memory in which a receive process can take a message.
+/// Minimum memory with which a receive process can accept a message.
 const RECEIVE_BYTES_MIN: u64 = receive::MESSAGE_BYTES_MIN as u64;
 
-/// The least that a recipient takes in the record of its message: `a@b`, its domain, what it asks for.
+/// Minimum number of bytes of a recipient in the record of its message: `a@b`, its domain, its DSN parameters.
 const RECIPIENT_BYTES_MIN: u64 = 8;
 
-/// What a segment holds besides the longest record: its header, and the frame of a batch.
+/// What a segment contains besides the longest record: its header, and the frame of a batch.
 const SEGMENT_BYTES_BESIDES: u64 = 3 * 4096;
 
-/// What all tables of settings that have to do with each other ask for.
+/// Checks `[limits]` and `[spool]` against each other.
 pub(super) fn check(limits: (&Scope<'_>, &Limits), spool: (&Scope<'_>, &Spool)) {
     let (table, limits) = limits;
     sessions(table, limits.connections, limits.session_memory_bytes_max);
@@ -27,11 +28,11 @@ pub(super) fn check(limits: (&Scope<'_>, &Limits), spool: (&Scope<'_>, &Spool)) 
     } else {
         (spool.0, "segment_bytes")
     };
-    envelope(at, limits.recipients_max, spool.1.segment_bytes);
+    envelope(at, limits.recipients_max, spool.1.segment_bytes.into());
 }
 
-/// Checks that the part of the memory that each receive process has is enough for a message. With 0, the default,
-/// master starts no more processes than `receivers_max`.
+/// Checks that the share of memory of each receive process is enough for a message. With the default, 0, master starts at
+/// most `receivers_max` processes.
 pub(super) fn check_receivers(table: &Scope<'_>, processes: &Processes, limits: &Limits) {
     let (count, memory_bytes) = (processes.receive, limits.session_memory_bytes_max);
     let bytes = u64::from(count) * RECEIVE_BYTES_MIN;
@@ -40,9 +41,9 @@ pub(super) fn check_receivers(table: &Scope<'_>, processes: &Processes, limits: 
     }
     let [each, all, most] = [RECEIVE_BYTES_MIN, bytes, memory_bytes].map(|bytes| bytes >> 10);
     let what = format!(
-        "{count} processes x {each}KiB, the least that each takes for one message, = {all}KiB: more than session_memory_bytes_max, {most}KiB"
+        "{count} processes x {each}KiB, the minimum for one message, = {all}KiB: more than session_memory_bytes_max, {most}KiB"
     );
-    let help = format!("receive = {} is the most for it", receivers_max(memory_bytes));
+    let help = format!("receive can be at most {}", receivers_max(memory_bytes));
     table.wrong("receive", what, Some(help));
 }
 
@@ -51,22 +52,22 @@ pub(crate) fn receivers_max(memory_bytes: u64) -> u32 {
     u32::try_from(memory_bytes / RECEIVE_BYTES_MIN).unwrap_or(u32::MAX).max(1)
 }
 
-/// The same of one listener, for what it says itself.
+/// Checks what a listener sets itself.
 pub(super) fn check_listener(table: &Scope<'_>, listen: &Listen, limits: &Limits, spool: &Spool) {
     let (here, all) = (listen.connections, limits.connections);
     if here > all {
         let what = format!(
             "{here} connections here: more than limits.connections, {all}, which all listeners share"
         );
-        let help = format!("connections = {all} is the most for it; or raise limits.connections");
+        let help = format!("connections can be at most {all}, unless limits.connections is raised");
         table.wrong("connections", what, Some(help));
     }
     if table.has("recipients_max") {
-        envelope((table, "recipients_max"), listen.recipients_max, spool.segment_bytes);
+        envelope((table, "recipients_max"), listen.recipients_max, spool.segment_bytes.into());
     }
 }
 
-/// A connection that has said nothing yet takes memory: so many more could never say anything.
+/// Checks that there is memory for every connection: one without could never be served.
 fn sessions(table: &Scope<'_>, connections: u32, memory_bytes: u64) {
     let bytes = u64::from(connections) * SESSION_BYTES_MIN;
     if bytes <= memory_bytes {
@@ -75,13 +76,13 @@ fn sessions(table: &Scope<'_>, connections: u32, memory_bytes: u64) {
     let name = if table.has("connections") { "connections" } else { "session_memory_bytes_max" };
     let [each, all, most] = [SESSION_BYTES_MIN, bytes, memory_bytes].map(|bytes| bytes >> 10);
     let what = format!(
-        "{connections} connections x {each}KiB, the least that each takes, = {all}KiB: more than session_memory_bytes_max, {most}KiB"
+        "{connections} connections x {each}KiB, the minimum for each, = {all}KiB: more than session_memory_bytes_max, {most}KiB"
     );
-    let help = format!("connections = {} is the most for it", memory_bytes / SESSION_BYTES_MIN);
+    let help = format!("connections can be at most {}", memory_bytes / SESSION_BYTES_MIN);
     table.wrong(name, what, Some(help));
 }
 
-/// A record lies in one segment: the longest envelope of the shortest recipients has to.
+/// Checks that the record of a message with that number of the shortest recipients fits in one segment.
 fn envelope((table, name): (&Scope<'_>, &str), recipients: u32, segment_bytes: u64) {
     let room = segment_bytes.saturating_sub(SEGMENT_BYTES_BESIDES);
     let bytes = u64::from(recipients) * RECIPIENT_BYTES_MIN;
@@ -89,10 +90,10 @@ fn envelope((table, name): (&Scope<'_>, &str), recipients: u32, segment_bytes: u
         return;
     }
     let what = format!(
-        "{recipients} recipients x {RECIPIENT_BYTES_MIN} bytes, the least that each takes, = {bytes} bytes: more than a record may have in a segment of {}, {room} bytes",
+        "{recipients} recipients x {RECIPIENT_BYTES_MIN} bytes, the minimum for each, = {bytes} bytes: more than the {room} bytes that a record can have in a segment of {}",
         show_bytes(segment_bytes)
     );
-    let help = format!("recipients_max = {} is the most for it", room / RECIPIENT_BYTES_MIN);
+    let help = format!("recipients_max can be at most {}", room / RECIPIENT_BYTES_MIN);
     table.wrong(name, what, Some(help));
 }
 

@@ -1,29 +1,163 @@
-//! Reading values out of a parsed file by the table of knobs, noting every problem on the way. Must
-//! never end at a problem: it notes it and goes on with the default.
+//! Reading values from a parsed file by the table of settings.
+//!
+//! Must never stop at a problem: `Scope` notes it and goes on with the default.
 
-use super::knobs::{Knob, Range, knob, names_in};
+use super::forms;
 use super::problem::{Place, Problem, nearest};
+use super::setting::{Preset, Range, Setting};
+use super::table::settings;
+use super::types::{Deliver, ListenAddress, Origin, Placed, Rate, SocketMode};
 use super::units;
-use std::cell::RefCell;
+use local::Users;
+use mail::{Domain, NextHop};
+use policy::Pattern;
+use std::cell::{OnceCell, RefCell};
+use std::net::SocketAddr;
+use std::time::Duration;
 use toml::Spanned;
+use view::{ORDERS, Order};
 use toml::de::{DeTable, DeValue};
 
-/// More problems than this are not told.
+/// Problems beyond this number are not reported.
 const PROBLEMS_MAX: usize = 100;
 
 /// A place in the text, in bytes.
 pub(super) type Span = std::ops::Range<usize>;
 
+/// The type of a setting: how its value in the file is read.
+pub(super) trait Value: Sized {
+    /// Returns the value of `name` in `table`, or its default if it is not set or wrong. A problem is noted. `None` if
+    /// there is no default either.
+    fn read(table: &Scope<'_>, name: &str) -> Option<Self>;
+}
+
+/// Whole numbers, sizes and times in seconds. The range of the setting must fit the type.
+macro_rules! whole_values {
+    ($($Whole:ty),+) => {$(
+        impl Value for $Whole {
+            fn read(table: &Scope<'_>, name: &str) -> Option<$Whole> {
+                table.read(name, whole)?.try_into().ok()
+            }
+        }
+    )+};
+}
+
+/// Texts with a form of their own, and lists of them.
+macro_rules! text_values {
+    ($($Text:ty: $parse:expr),+) => {$(
+        impl Value for $Text {
+            fn read(table: &Scope<'_>, name: &str) -> Option<$Text> {
+                table.text(name, $parse)
+            }
+        }
+    )+};
+}
+
+whole_values!(u8, u32, u64);
+text_values!(
+    ListenAddress: forms::listen_address,
+    SocketMode: forms::mode,
+    Deliver: forms::deliver,
+    Pattern: forms::pattern,
+    NextHop: forms::next_hop,
+    Option<Rate>: forms::rate
+);
+
+impl Value for Duration {
+    fn read(table: &Scope<'_>, name: &str) -> Option<Duration> {
+        table.read(name, whole).map(Duration::from_secs)
+    }
+}
+
+/// A time that 0 turns off.
+impl Value for Option<Duration> {
+    fn read(table: &Scope<'_>, name: &str) -> Option<Option<Duration>> {
+        Duration::read(table, name).map(|time| Some(time).filter(|time| !time.is_zero()))
+    }
+}
+
+impl Value for Order {
+    fn read(table: &Scope<'_>, name: &str) -> Option<Order> {
+        table.word(name, &ORDERS.map(|(_, order)| order))
+    }
+}
+
+impl Value for Users {
+    fn read(table: &Scope<'_>, name: &str) -> Option<Users> {
+        table.word(name, &[Users::Any, Users::System])
+    }
+}
+
+impl Value for f64 {
+    fn read(table: &Scope<'_>, name: &str) -> Option<f64> {
+        table.read(name, decimal)
+    }
+}
+
+impl Value for bool {
+    fn read(table: &Scope<'_>, name: &str) -> Option<bool> {
+        table.read(name, |value, _| {
+            value.as_bool().ok_or_else(|| format!("must be true or false, not {}", kind(value)))
+        })
+    }
+}
+
+/// `{hostname}` is the name of this mailer.
+impl Value for Domain {
+    fn read(table: &Scope<'_>, name: &str) -> Option<Domain> {
+        table.text(name, |text| table.source.or_hostname(text, forms::host_name))
+    }
+}
+
+impl Value for Vec<Domain> {
+    fn read(table: &Scope<'_>, name: &str) -> Option<Vec<Domain>> {
+        Some(table.list(name, |text| table.source.or_hostname(text, forms::domain)))
+    }
+}
+
+impl Value for Vec<ipnet::IpNet> {
+    fn read(table: &Scope<'_>, name: &str) -> Option<Vec<ipnet::IpNet>> {
+        Some(table.list(name, forms::network))
+    }
+}
+
+impl Value for Vec<SocketAddr> {
+    fn read(table: &Scope<'_>, name: &str) -> Option<Vec<SocketAddr>> {
+        Some(table.list(name, forms::dns_server))
+    }
+}
+
+/// The name or the number of a group, and its place.
+impl Value for Option<Placed<Box<str>>> {
+    fn read(table: &Scope<'_>, name: &str) -> Option<Option<Placed<Box<str>>>> {
+        let group = table.text(name, forms::group);
+        Some(group.map(|value| Placed { value, origin: table.origin(name) }))
+    }
+}
+
 /// The file, and what is wrong with it so far.
 pub(super) struct Source<'a> {
     pub(super) file: &'a str,
     pub(super) text: &'a str,
+    /// The name of this mailer, which stands for `{hostname}`. Set before any table is read.
+    pub(super) hostname: OnceCell<Domain>,
     problems: RefCell<Vec<Problem>>,
 }
 
 impl<'a> Source<'a> {
     pub(super) fn new(file: &'a str, text: &'a str) -> Source<'a> {
-        Source { file, text, problems: RefCell::new(Vec::new()) }
+        Source { file, text, hostname: OnceCell::new(), problems: RefCell::new(Vec::new()) }
+    }
+
+    fn or_hostname(
+        &self,
+        text: &str,
+        parse: impl Fn(&str) -> Result<Domain, String>,
+    ) -> Result<Domain, String> {
+        match self.hostname.get() {
+            Some(hostname) if text == "{hostname}" => Ok(hostname.clone()),
+            _ => parse(text),
+        }
     }
 
     pub(super) fn note(
@@ -50,24 +184,40 @@ impl<'a> Source<'a> {
     }
 }
 
-/// One table of the file, or none, in which case everything is as by default.
+/// One table of the file. A table that is missing has the defaults only.
+#[derive(Clone)]
 pub(super) struct Scope<'a> {
     pub(super) source: &'a Source<'a>,
+    /// The whole file.
+    root: &'a DeTable<'a>,
     table: Option<&'a DeTable<'a>>,
-    /// Before the dot in the names of its knobs.
+    /// The table whose values take the place of what this one leaves out.
+    fallback: Option<&'a DeTable<'a>>,
+    /// What stands before the dot in the names of its settings.
     head: &'static str,
-    /// Where the table is, for problems that concern all of it.
+    /// The place of the table, for problems with what it lacks.
     span: Option<Span>,
 }
 
 impl<'a> Scope<'a> {
     pub(super) fn top(source: &'a Source<'a>, table: &'a DeTable<'a>) -> Scope<'a> {
-        Scope { source, table: Some(table), head: "", span: None }.without_unknown()
+        let top =
+            Scope { source, root: table, table: Some(table), fallback: None, head: "", span: None };
+        top.without_unknown()
     }
 
-    /// A table that is not in the file.
-    pub(super) fn absent(other: &Scope<'a>, head: &'static str) -> Scope<'a> {
-        Scope { source: other.source, table: None, head, span: None }
+    /// The table `head` if it is not in the file.
+    pub(super) fn absent(&self, head: &'static str) -> Scope<'a> {
+        Scope { table: None, fallback: None, head, span: None, ..self.clone() }
+    }
+
+    fn present(&self, head: &'static str, table: &'a DeTable<'a>, span: Span) -> Scope<'a> {
+        Scope { table: Some(table), span: Some(span), ..self.absent(head) }.without_unknown()
+    }
+
+    /// The same table, with the values of `other` in place of what it leaves out.
+    pub(super) fn over(self, other: &Scope<'a>) -> Scope<'a> {
+        Scope { fallback: other.table, ..self }
     }
 
     /// The table `[head]` below the top.
@@ -75,8 +225,10 @@ impl<'a> Scope<'a> {
         let found = self
             .get(head)
             .and_then(|value| self.as_table(value, head, || format!("write [{head}]")));
-        let (table, span) = found.map_or((None, None), |(table, span)| (Some(table), Some(span)));
-        Scope { source: self.source, table, head, span }.without_unknown()
+        match found {
+            Some((table, span)) => self.present(head, table, span),
+            None => self.absent(head),
+        }
     }
 
     /// The tables `[[head]]` below the top.
@@ -84,17 +236,12 @@ impl<'a> Scope<'a> {
         let Some(value) = self.get(head) else { return Vec::new() };
         let Some(entries) = value.get_ref().as_array() else {
             let help = Some(format!("write [[{head}]] above each of them"));
-            self.source.note(Some(value.span()), head, "is a list of tables", help);
+            self.source.note(Some(value.span()), head, "must be a list of tables", help);
             return Vec::new();
         };
         let help = || format!("write [[{head}]]");
         let tables = entries.iter().filter_map(|entry| self.as_table(entry, head, help));
-        tables
-            .map(|(table, span)| {
-                Scope { source: self.source, table: Some(table), head, span: Some(span) }
-                    .without_unknown()
-            })
-            .collect()
+        tables.map(|(table, span)| self.present(head, table, span)).collect()
     }
 
     /// The tables `[head.NAME]` below the top, with their names.
@@ -104,8 +251,7 @@ impl<'a> Scope<'a> {
         let Some((tables, _)) = found else { return Vec::new() };
         let entries = tables.iter().filter_map(|(name, value)| {
             let (table, span) = self.as_table(value, head, help)?;
-            let scope = Scope { source: self.source, table: Some(table), head, span: Some(span) };
-            Some((name.get_ref().as_ref(), name.span(), scope.without_unknown()))
+            Some((name.get_ref().as_ref(), name.span(), self.present(head, table, span)))
         });
         entries.collect()
     }
@@ -118,21 +264,39 @@ impl<'a> Scope<'a> {
     ) -> Option<(&'a DeTable<'a>, Span)> {
         let table = value.get_ref().as_table();
         if table.is_none() {
-            let what = format!("is a table, not {}", kind(value.get_ref()));
+            let what = format!("must be a table, not {}", kind(value.get_ref()));
             self.source.note(Some(value.span()), head, what, Some(help()));
         }
         table.map(|table| (table, value.span()))
     }
 
     fn get(&self, name: &str) -> Option<&'a Spanned<DeValue<'a>>> {
-        self.table?.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value)
+        find(self.table?, name)
+    }
+
+    /// Returns the value that takes the place of one that this table does not set.
+    fn elsewhere(&self, setting: &Setting, name: &str) -> Option<&'a DeValue<'a>> {
+        let found = match setting.default {
+            Preset::As(other) => {
+                let (head, name) = other.split_once('.')?;
+                find(find(self.root, head)?.get_ref().as_table()?, name)
+            }
+            _ => find(self.fallback?, name),
+        };
+        found.map(Spanned::get_ref)
+    }
+
+    /// Returns the place of `name` for a problem that is found after the file was read.
+    pub(super) fn origin(&self, name: &str) -> Origin {
+        let place = self.span(name).map(|span| Place::of(self.source.text, span));
+        Origin { file: self.source.file.into(), place }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Where `name` is set; where its table is, if it is not.
+    /// Returns the place of the value of `name`, or of the table if `name` is not set.
     pub(super) fn span(&self, name: &str) -> Option<Span> {
         self.get(name).map(|value| value.span()).or_else(|| self.span.clone())
     }
@@ -154,7 +318,7 @@ impl<'a> Scope<'a> {
                 break;
             }
             if !known.contains(&name) {
-                let help = self.meant(name, &known);
+                let help = meant(name, &known);
                 let what = "there is no such setting";
                 self.source.note(Some(key.span()), &self.key(name), what, help);
             }
@@ -162,74 +326,35 @@ impl<'a> Scope<'a> {
         self
     }
 
-    fn meant(&self, name: &str, known: &[&str]) -> Option<String> {
-        if let Some(ours) = super::postfix::ours(name) {
-            return Some(ours.into());
-        }
-        if let Some(near) = nearest(name, known.iter().copied()) {
-            return Some(format!("did you mean `{near}`?"));
-        }
-        let elsewhere = |knob: &&Knob| knob.name.rsplit('.').next() == Some(name);
-        let found = super::knobs::KNOBS.iter().find(elsewhere)?;
-        Some(match found.name.split_once('.') {
-            Some((head, _)) => format!("`{name}` is a setting of [{head}]"),
-            None => format!("`{name}` stands at the top of the file, above all tables"),
-        })
-    }
-
-    /// The value of `name` as `parse` has it; its default where it is not set or wrong, which is
-    /// noted; `None` where there is no default.
+    /// Returns the value of `name` as `parse` has it, or its default if it is not set or wrong, which is noted. `None` if
+    /// there is no default.
     pub(super) fn read<T>(
         &self,
         name: &str,
-        parse: impl Fn(&DeValue<'_>, &Knob) -> Result<T, String>,
+        parse: impl Fn(&DeValue<'_>, &Setting) -> Result<T, String>,
     ) -> Option<T> {
-        let key = self.key(name);
-        let knob = knob(&key).expect("the schema asks for knobs of the table only");
-        match self.get(name).map(|value| parse(value.get_ref(), knob)) {
+        let setting = setting(&self.key(name)).expect("the types are made from the table");
+        match self.get(name).map(|value| parse(value.get_ref(), setting)) {
             Some(Ok(value)) => return Some(value),
             Some(Err(what)) => self.wrong(name, what, None),
-            None => {}
+            None if setting.default == Preset::Required => {
+                let example = setting.range.quoted(setting.example);
+                self.wrong(name, "is missing", Some(format!("write {name} = {example}")));
+            }
+            None => {
+                let elsewhere = self.elsewhere(setting, name);
+                // If this value is wrong, the problem is noted where it is set.
+                if let Some(Ok(value)) = elsewhere.map(|value| parse(value, setting)) {
+                    return Some(value);
+                }
+            }
         }
-        if knob.default.is_empty() {
-            return None;
-        }
-        let text = format!("default = {}", knob.default);
-        let table = DeTable::parse(&text).expect("the defaults of the table are TOML");
-        let value = table.get_ref().values().next().expect("one line is one value");
-        parse(value.get_ref(), knob).ok()
+        preset(setting, parse)
     }
 
-    /// A `Count`, `Bytes` or `Time`; `inherited` where it is not set and has no default.
-    pub(super) fn whole(&self, name: &str, inherited: u64) -> u64 {
-        self.read(name, whole).unwrap_or(inherited)
-    }
-
-    /// The same, of a knob whose default is in the table and whose range fits.
-    pub(super) fn count(&self, name: &str) -> u32 {
-        u32::try_from(self.whole(name, 0)).unwrap_or(u32::MAX)
-    }
-
-    pub(super) fn time(&self, name: &str) -> std::time::Duration {
-        std::time::Duration::from_secs(self.whole(name, 0))
-    }
-
-    pub(super) fn decimal(&self, name: &str) -> f64 {
-        self.read(name, decimal).unwrap_or(0.0)
-    }
-
-    /// One of the words of the knob, as the value in the same place.
-    pub(super) fn word<T: Copy>(&self, name: &str, values: &[T]) -> T {
-        let place = self.read(name, word).expect("each word has a default that is one of them");
-        values[place]
-    }
-
-    /// True or false.
-    pub(super) fn flag(&self, name: &str) -> bool {
-        let flag = |value: &DeValue<'_>, _: &Knob| {
-            value.as_bool().ok_or_else(|| format!("is true or false, not {}", kind(value)))
-        };
-        self.read(name, flag).unwrap_or(false)
+    /// Returns the value that stands in the same place of `values` as the word does in the setting's range.
+    pub(super) fn word<T: Copy>(&self, name: &str, values: &[T]) -> Option<T> {
+        self.read(name, word).map(|place| values[place])
     }
 
     pub(super) fn text<T>(
@@ -238,19 +363,21 @@ impl<'a> Scope<'a> {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
         self.read(name, |value, _| {
-            let text = value.as_str().ok_or_else(|| format!("is a text, not {}", kind(value)))?;
+            let text =
+                value.as_str().ok_or_else(|| format!("must be a text, not {}", kind(value)))?;
             parse(text)
         })
     }
 
-    /// All that can be read of a list of texts; each entry that cannot is noted where it stands.
+    /// Returns the good entries of a list of texts. Each wrong entry is noted at its place.
     pub(super) fn list<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
-        let entries = |value: &DeValue<'_>, _: &Knob| {
-            let list = value.as_array().ok_or_else(|| format!("is a list, not {}", kind(value)))?;
+        let entries = |value: &DeValue<'_>, _: &Setting| {
+            let list =
+                value.as_array().ok_or_else(|| format!("must be a list, not {}", kind(value)))?;
             let read = |entry: &Spanned<DeValue<'_>>| {
                 let text = entry.get_ref().as_str();
-                let text =
-                    text.ok_or_else(|| format!("holds texts, not {}", kind(entry.get_ref())));
+                let text = text
+                    .ok_or_else(|| format!("must contain texts, not {}", kind(entry.get_ref())));
                 text.and_then(&parse).map_err(|what| (entry.span(), what))
             };
             Ok(list.iter().map(read).collect::<Vec<_>>())
@@ -269,6 +396,61 @@ impl<'a> Scope<'a> {
     }
 }
 
+fn find<'a>(table: &'a DeTable<'a>, name: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+    table.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value)
+}
+
+fn setting(name: &str) -> Option<&'static Setting> {
+    settings().find(|setting| setting.name == name)
+}
+
+/// Returns the default of the table.
+fn preset<T>(
+    setting: &Setting,
+    parse: impl Fn(&DeValue<'_>, &Setting) -> Result<T, String>,
+) -> Option<T> {
+    let value = match setting.default {
+        Preset::Is(value) => value,
+        Preset::As(other) => match self::setting(other)?.default {
+            Preset::Is(value) => value,
+            _ => return None,
+        },
+        Preset::Otherwise(_) | Preset::Required => return None,
+    };
+    let text = format!("default = {}", setting.range.quoted(value));
+    let table = DeTable::parse(&text).expect("the defaults of the table are TOML");
+    let value = table.get_ref().values().next().expect("one line is one value");
+    parse(value.get_ref(), setting).ok()
+}
+
+/// Returns the names in a table of the file, and at the top, whose name is empty, those of the tables as well.
+fn names_in(table: &str) -> Vec<&'static str> {
+    let mut names: Vec<&str> = settings()
+        .filter_map(|setting| match setting.name.split_once('.') {
+            None => table.is_empty().then_some(setting.name),
+            Some((head, _)) if table.is_empty() => Some(head),
+            Some((head, name)) => (head == table).then_some(name),
+        })
+        .collect();
+    names.dedup();
+    names
+}
+
+/// Returns what was probably meant by a name that is not known in its table.
+fn meant(name: &str, known: &[&str]) -> Option<String> {
+    if let Some(ours) = super::postfix::ours(name) {
+        return Some(ours.into());
+    }
+    if let Some(near) = nearest(name, known.iter().copied()) {
+        return Some(format!("did you mean `{near}`?"));
+    }
+    let found = settings().find(|setting| setting.name.rsplit('.').next() == Some(name))?;
+    Some(match found.name.split_once('.') {
+        Some((head, _)) => format!("`{name}` is a setting of [{head}]"),
+        None => format!("`{name}` belongs at the top of the file, above all tables"),
+    })
+}
+
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
@@ -285,14 +467,16 @@ fn integer(value: &DeValue<'_>) -> Option<i128> {
     i128::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
-fn whole(value: &DeValue<'_>, knob: &Knob) -> Result<u64, String> {
-    let (low, high, form) = match knob.range {
-        Range::Count(low, high) => (low, high, "is a whole number"),
-        Range::Bytes(low, high) => (low, high, "is a size such as \"50MB\" or \"64KiB\""),
-        Range::Time(low, high) => (low, high, "is a time such as \"90s\", \"5m\" or \"1h30m\""),
-        _ => unreachable!("the schema asks for whole numbers of whole knobs only"),
+fn whole(value: &DeValue<'_>, setting: &Setting) -> Result<u64, String> {
+    let (low, high, form) = match setting.range {
+        Range::Count(low, high) => (low, high, "must be a whole number"),
+        Range::Bytes(low, high) => (low, high, "must be a size such as \"50MB\" or \"64KiB\""),
+        Range::Time(low, high) => {
+            (low, high, "must be a time such as \"90s\", \"5m\" or \"1h30m\"")
+        }
+        _ => unreachable!("a whole number has a range of whole numbers"),
     };
-    let parsed = match (&knob.range, value) {
+    let parsed = match (&setting.range, value) {
         (Range::Bytes(..), DeValue::String(text)) => units::bytes(text).map(i128::from),
         (Range::Time(..), DeValue::String(text)) => units::time(text).map(i128::from),
         (Range::Time(..), _) => integer(value).filter(|number| *number == 0),
@@ -303,30 +487,28 @@ fn whole(value: &DeValue<'_>, knob: &Knob) -> Result<u64, String> {
     u64::try_from(number)
         .ok()
         .filter(|number| (low..=high).contains(number))
-        .ok_or_else(|| format!("is out of range: {}", knob.range))
+        .ok_or_else(|| format!("is out of range: {}", setting.range))
 }
 
-fn decimal(value: &DeValue<'_>, knob: &Knob) -> Result<f64, String> {
-    let Range::Number(low, high) = knob.range else {
-        unreachable!("the schema asks for decimals of number knobs only")
+fn decimal(value: &DeValue<'_>, setting: &Setting) -> Result<f64, String> {
+    let Range::Number(low, high) = setting.range else {
+        unreachable!("a number has a range of numbers")
     };
     let parsed = match value {
         DeValue::Float(float) => float.as_str().parse().ok(),
         _ => integer(value).map(|number| number as f64),
     };
-    let number: f64 = parsed.ok_or("is a number")?;
+    let number: f64 = parsed.ok_or("must be a number")?;
     let within = (low..=high).contains(&number);
-    within.then_some(number).ok_or_else(|| format!("is out of range: {}", knob.range))
+    within.then_some(number).ok_or_else(|| format!("is out of range: {}", setting.range))
 }
 
-fn word(value: &DeValue<'_>, knob: &Knob) -> Result<usize, String> {
-    let Range::OneOf(words) = knob.range else {
-        unreachable!("the schema asks for words of word knobs only")
-    };
-    let text = value.as_str().ok_or_else(|| format!("is a text, not {}", kind(value)))?;
+fn word(value: &DeValue<'_>, setting: &Setting) -> Result<usize, String> {
+    let Range::OneOf(words) = setting.range else { unreachable!("a word has a range of words") };
+    let text = value.as_str().ok_or_else(|| format!("must be a text, not {}", kind(value)))?;
     words.iter().position(|word| *word == text).ok_or_else(|| {
         let meant = nearest(text, words.iter().copied());
         let hint = meant.map(|word| format!(": did you mean `{word}`?")).unwrap_or_default();
-        format!("is one of {}, not `{text}`{hint}", words.join(", "))
+        format!("must be one of {}, not `{text}`{hint}", words.join(", "))
     })
 }

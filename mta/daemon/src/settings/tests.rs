@@ -1,6 +1,6 @@
 //! What a settings file may say, and what is said about one that is wrong.
 
-use super::knobs::{KNOBS, Range};
+use super::setting::{Preset, Range};
 use super::*;
 use std::time::Duration;
 
@@ -121,11 +121,11 @@ fn n117_all_problems_are_told_at_once_each_with_its_place_and_the_nearest_name()
     let expected = [
         ("posthaste.toml:1:1: hostnam: there is no such setting", "did you mean `hostname`?"),
         ("posthaste.toml:3:1: limits.recipient_max: there is no", "did you mean `recipients_max`?"),
-        ("posthaste.toml:4:15: limits.connections: is a whole number", ""),
+        ("posthaste.toml:4:15: limits.connections: must be a whole number", ""),
         ("posthaste.toml:5:21: limits.message_bytes_max: is out of range: 64KiB to 4095MiB", ""),
-        ("posthaste.toml:7:9: retry.first: is a time such as", ""),
-        ("posthaste.toml:10:6: route.to: is one of", "did you mean `smtp`?"),
-        ("posthaste.toml:12:9: queue.order: is one of", "did you mean `fair`?"),
+        ("posthaste.toml:7:9: retry.first: must be a time such as", ""),
+        ("posthaste.toml:10:6: route.to: must be one of", "did you mean `smtp`?"),
+        ("posthaste.toml:12:9: queue.order: must be one of", "did you mean `fair`?"),
         ("posthaste.toml:13:2: lokal: there is no such setting", "did you mean `local`?"),
     ];
     for (line, help) in expected {
@@ -170,10 +170,10 @@ fn n117_what_is_no_toml_is_told_with_its_place() {
         (b"hostname = \"a.test\"\nhostname = \"b.test\"\n", "f:2:"),
         (b"# caf\xe9\nhostname = \"a.test\"\n", "f:1:6: is not UTF-8"),
         (b"\x00", "f:1:1"),
-        (b"hostname = 5", "f:1:12: hostname: is a text, not a number"),
-        (b"limits = 5", "f:1:10: limits: is a table, not a number"),
-        (b"listen = \"127.0.0.1:25\"", "f:1:10: listen: is a list of tables"),
-        (b"[destination]\nconnections = 5", "f:2:15: destination: is a table, not a number"),
+        (b"hostname = 5", "f:1:12: hostname: must be a text, not a number"),
+        (b"limits = 5", "f:1:10: limits: must be a table, not a number"),
+        (b"listen = \"127.0.0.1:25\"", "f:1:10: listen: must be a list of tables"),
+        (b"[destination]\nconnections = 5", "f:2:15: destination: must be a table, not a number"),
     ] {
         let shown = render(&super::load(text, "f", &system()).unwrap_err());
         assert!(shown.contains(place), "{place}\n{shown}");
@@ -248,7 +248,7 @@ fn impossible_values_are_refused() {
 fn a_system_without_a_good_name_is_told_to_set_one_and_may() {
     let nameless = System { hostname: "no name".into(), ..system() };
     let shown = render(&super::load(b"", "f", &nameless).unwrap_err());
-    assert!(shown.contains("f: hostname: the system's name `no name` is no domain"), "{shown}");
+    assert!(shown.contains("f: hostname: the system's name `no name` is not a domain"), "{shown}");
     assert!(super::load(b"hostname = \"mx.test\"", "f", &nameless).is_ok());
 }
 
@@ -266,13 +266,13 @@ fn state_lives_where_the_user_may_write() {
     }
 }
 
-/// A file that sets `knob` to `value`, with what else its table needs.
-/// A listener with the settings that only a Unix socket has.
+/// A listener that has every setting.
 const SOCKET: &str = "[[listen]]\naddress = \"unix:/run/x\"\n";
 
-fn file_with(knob: &str, value: &str) -> String {
-    match knob.split_once('.') {
-        None => format!("{knob} = {value}\n"),
+/// A file that sets `name` to `value`, with what else its table needs.
+fn file_with(name: &str, value: &str) -> String {
+    match name.split_once('.') {
+        None => format!("{name} = {value}\n"),
         Some(("listen", "address")) => format!("[[listen]]\naddress = {value}\n"),
         Some(("listen", name @ ("mode" | "group" | "trusted"))) => {
             format!("{SOCKET}{name} = {value}\n")
@@ -288,21 +288,41 @@ fn file_with(knob: &str, value: &str) -> String {
 }
 
 #[test]
-fn each_knob_is_read_its_default_is_the_table_s_and_another_value_counts() {
+fn each_setting_is_read_its_default_is_the_table_s_and_another_value_counts() {
     let (plain, socket) = (good(""), good(SOCKET));
-    for knob in KNOBS {
-        let of_socket = file_with(knob.name, "").starts_with(SOCKET);
+    for setting in settings() {
+        let of_socket = file_with(setting.name, "").starts_with(SOCKET);
         let plain = if of_socket { &socket } else { &plain };
-        if !knob.default.is_empty() {
-            assert_eq!(&good(&file_with(knob.name, knob.default)), plain, "{}", knob.name);
+        if let Preset::Is(default) = setting.default {
+            let default = setting.range.quoted(default);
+            assert_eq!(&good(&file_with(setting.name, &default)), plain, "{}", setting.name);
         }
-        assert_ne!(&good(&file_with(knob.name, knob.example)), plain, "{}", knob.name);
+        let example = setting.range.quoted(setting.example);
+        assert_ne!(&good(&file_with(setting.name, &example)), plain, "{}", setting.name);
     }
 }
 
 #[test]
+fn a_listener_takes_what_it_leaves_out_from_the_limits_of_the_file() {
+    let limits = "[limits]\nconnections = 50\nrecipients_max = 200\n";
+    let listeners = "[[listen]]\naddress = \"*:25\"\nrecipients_max = 300\n";
+    let [plain, own] = [limits.to_string(), format!("{limits}{listeners}")]
+        .map(|text| good(&text).listen.remove(0))
+        .map(|listen| (listen.connections, listen.recipients_max));
+    assert_eq!((plain, own), ((50, 200), (50, 300)));
+    let told = wrong("[limits]\nconnections = 0\n[[listen]]\naddress = \"*:25\"\n");
+    assert_eq!(told, ["posthaste.toml:2:15: limits.connections: is out of range: 1 to 1000000"]);
+}
+
+#[test]
+fn a_wrong_value_of_the_default_destination_is_reported_once() {
+    let text = "[destination.default]\nconnections = 0\n[destination.\"a.test\"]\nrate = \"1/s\"\n";
+    assert_eq!(wrong(text).len(), 1, "{:?}", wrong(text));
+}
+
+#[test]
 fn both_ends_of_each_range_count_and_what_lies_beyond_is_refused() {
-    // Those whose ends do not fit the defaults of others.
+    // The ends of these ranges do not fit the defaults of other settings.
     let bound_to_others = [
         "retry.first",
         "retry.longest",
@@ -315,25 +335,25 @@ fn both_ends_of_each_range_count_and_what_lies_beyond_is_refused() {
         "spool.segment_bytes",
         "spool.batch_bytes_max",
     ];
-    for knob in KNOBS {
+    for setting in settings() {
         let (Range::Count(low, high) | Range::Bytes(low, high) | Range::Time(low, high)) =
-            knob.range
+            setting.range
         else {
             continue;
         };
-        let write = |number: u64| match knob.range {
+        let write = |number: u64| match setting.range {
             Range::Time(..) => format!("\"{number}s\""),
             _ => number.to_string(),
         };
-        if !bound_to_others.contains(&knob.name) {
-            good(&file_with(knob.name, &write(low)));
-            good(&file_with(knob.name, &write(high)));
+        if !bound_to_others.contains(&setting.name) {
+            good(&file_with(setting.name, &write(low)));
+            good(&file_with(setting.name, &write(high)));
         }
-        let told = wrong(&file_with(knob.name, &write(high + 1)));
-        assert!(told[0].contains(knob.name) && told[0].contains("out of range"), "{told:?}");
+        let told = wrong(&file_with(setting.name, &write(high + 1)));
+        assert!(told[0].contains(setting.name) && told[0].contains("out of range"), "{told:?}");
         if low > 0 {
-            let told = wrong(&file_with(knob.name, &write(low - 1)));
-            assert!(told[0].contains(knob.name) && told[0].contains("out of range"), "{told:?}");
+            let told = wrong(&file_with(setting.name, &write(low - 1)));
+            assert!(told[0].contains(setting.name) && told[0].contains("out of range"), "{told:?}");
         }
     }
 }
@@ -343,12 +363,12 @@ fn r242_what_no_counter_can_keep_is_refused_with_the_arithmetic_and_its_place() 
     for (text, told) in [
         (
             "[limits]\nconnections = 1000000",
-            "posthaste.toml:2:15: limits.connections: 1000000 connections x 12KiB, the least that each takes, = 12000000KiB: \
+            "posthaste.toml:2:15: limits.connections: 1000000 connections x 12KiB, the minimum for each, = 12000000KiB: \
              more than session_memory_bytes_max, 262144KiB",
         ),
         (
             "[limits]\nsession_memory_bytes_max = \"1MiB\"",
-            "posthaste.toml:2:28: limits.session_memory_bytes_max: 20000 connections x 12KiB, the least that each takes, = \
+            "posthaste.toml:2:28: limits.session_memory_bytes_max: 20000 connections x 12KiB, the minimum for each, = \
              240000KiB: more than session_memory_bytes_max, 1024KiB",
         ),
         (
@@ -358,22 +378,22 @@ fn r242_what_no_counter_can_keep_is_refused_with_the_arithmetic_and_its_place() 
         ),
         (
             "[limits]\nconnections = 80\nsession_memory_bytes_max = \"1MiB\"\n[processes]\nreceive = 13",
-            "posthaste.toml:5:11: processes.receive: 13 processes x 80KiB, the least that each takes for one message, = 1040KiB: \
+            "posthaste.toml:5:11: processes.receive: 13 processes x 80KiB, the minimum for one message, = 1040KiB: \
              more than session_memory_bytes_max, 1024KiB",
         ),
         (
             "[limits]\nrecipients_max = 1000000\n[spool]\nsegment_bytes = \"4MiB\"\nbatch_bytes_max = \"1MiB\"",
-            "posthaste.toml:2:18: limits.recipients_max: 1000000 recipients x 8 bytes, the least that each takes, = 8000000 bytes: \
-             more than a record may have in a segment of 4MiB, 4182016 bytes",
+            "posthaste.toml:2:18: limits.recipients_max: 1000000 recipients x 8 bytes, the minimum for each, = 8000000 bytes: \
+             more than the 4182016 bytes that a record can have in a segment of 4MiB",
         ),
         (
             "[[listen]]\naddress = \"*:25\"\nrecipients_max = 130000\n[spool]\nsegment_bytes = \"1MiB\"\nbatch_bytes_max = \"256KiB\"",
-            "posthaste.toml:3:18: listen.recipients_max: 130000 recipients x 8 bytes, the least that each takes, = 1040000 bytes: \
-             more than a record may have in a segment of 1MiB, 1036288 bytes",
+            "posthaste.toml:3:18: listen.recipients_max: 130000 recipients x 8 bytes, the minimum for each, = 1040000 bytes: \
+             more than the 1036288 bytes that a record can have in a segment of 1MiB",
         ),
         (
             "[spool]\nsegment_bytes = \"1MiB\"",
-            "posthaste.toml:2:17: spool.segment_bytes: a batch may be a quarter of a segment at most: \
+            "posthaste.toml:2:17: spool.segment_bytes: a batch can have at most a quarter of a segment: \
              batch_bytes_max 2MiB is more than segment_bytes 1MiB / 4 = 256KiB",
         ),
         (
@@ -390,7 +410,7 @@ fn r242_what_no_counter_can_keep_is_refused_with_the_arithmetic_and_its_place() 
         ),
         (
             "[retry]\nexpire = \"1h\"\ndelay_notice = \"2h\"",
-            "posthaste.toml:3:16: retry.delay_notice: a message would expire after 1h, before anybody hears of a delay after 2h",
+            "posthaste.toml:3:16: retry.delay_notice: a message would expire after 1h, before its sender is told of a delay after 2h",
         ),
     ] {
         assert_eq!(wrong(text), [told], "{text}");
@@ -411,9 +431,12 @@ fn texts_and_paths_of_the_longest_kind_are_taken_and_longer_ones_refused() {
     good(&socket(107));
     assert_eq!(good(&listeners(schema::LISTENERS_MAX)).listen.len(), 256);
     for (text, told) in [
-        (route(401), "route.to: error: takes up to 400 printable ASCII characters"),
-        (socket(108), "listen.address: a socket's path has at most 107 bytes"),
-        (listeners(257), "listen: 257 addresses are more than 256"),
+        (
+            route(401),
+            "route.to: the text after `error:` must be 1 to 400 printable ASCII characters",
+        ),
+        (socket(108), "listen.address: the path of a socket can have at most 107 bytes"),
+        (listeners(257), "listen: 257 listeners are more than 256"),
     ] {
         assert!(wrong(&text)[0].ends_with(told), "{:?}", wrong(&text));
     }
@@ -439,54 +462,49 @@ fn r242_a_product_that_a_counter_keeps_is_let_through() {
 }
 
 #[test]
-fn the_documentation_has_every_knob_and_is_current() {
-    let text = knobs_markdown();
-    for knob in KNOBS {
-        let name = knob.name.split_once('.').map_or(knob.name, |(_, name)| name);
+fn the_documentation_has_every_setting_and_is_current() {
+    let text = markdown();
+    for setting in settings() {
+        let name = setting.name.split_once('.').map_or(setting.name, |(_, name)| name);
         assert!(text.contains(&format!("| `{name}` |")), "{name}");
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/knobs.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
     if std::env::var_os("WRITE_DOCS").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
     let written = std::fs::read_to_string(path).unwrap();
     assert!(
         written == text,
-        "docs/knobs.md is old: run `cargo xtask knobs`, or this with WRITE_DOCS=1"
+        "docs/settings.md is old: run `cargo xtask settings`, or this with WRITE_DOCS=1"
     );
 }
 
 #[test]
 fn r221_who_may_use_a_unix_socket_is_a_setting_and_only_of_one() {
     let path = "[[listen]]\naddress = \"unix:/run/x\"\n";
-    let socket = |more: &str| good(&format!("{path}{more}")).listen.remove(0).socket;
-    assert_eq!(
-        socket(""),
-        Socket { mode: 0o660, group: None, group_origin: Origin::default(), trusted: false }
-    );
+    let socket = |more: &str| {
+        let listen = good(&format!("{path}{more}")).listen.remove(0);
+        (listen.mode.0, listen.group.map(|group| group.value), listen.trusted)
+    };
+    assert_eq!(socket(""), (0o660, None, false));
     let full = socket("mode = \"0666\"\ngroup = \"www-data\"\ntrusted = true");
-    assert_eq!(
-        full,
-        Socket {
-            mode: 0o666,
-            group: Some("www-data".into()),
-            group_origin: Origin::default(),
-            trusted: true
-        }
-    );
+    assert_eq!(full, (0o666, Some("www-data".into()), true));
     for (more, place) in [
         ("mode = \"0868\"", "posthaste.toml:3:8: listen.mode"),
         ("mode = \"01777\"", "posthaste.toml:3:8: listen.mode"),
         ("mode = 432", "posthaste.toml:3:8: listen.mode"),
         ("group = \"\"", "posthaste.toml:3:9: listen.group"),
-        ("trusted = \"yes\"", "posthaste.toml:3:11: listen.trusted: is true or false"),
+        ("trusted = \"yes\"", "posthaste.toml:3:11: listen.trusted: must be true or false"),
     ] {
         let told = wrong(&format!("{path}{more}"));
         assert!(told.len() == 1 && told[0].starts_with(place), "{told:?}");
     }
     for more in ["mode = \"0660\"", "group = \"mail\"", "trusted = true"] {
         let told = wrong(&format!("[[listen]]\naddress = \"127.0.0.1:25\"\n{more}"));
-        assert!(told.len() == 1 && told[0].contains("unix:/path only"), "{told:?}");
+        assert!(
+            told.len() == 1 && told[0].contains("only for a listener at unix:/path"),
+            "{told:?}"
+        );
     }
 }
 
@@ -631,8 +649,8 @@ fn r210_a_group_is_private_if_its_account_is_its_only_member() {
 
 #[test]
 fn r235_a_bounce_may_return_as_much_of_the_original_as_is_read_for_it() {
-    let knob = super::knobs::knob("bounce.original_bytes_max").unwrap();
-    assert_eq!(knob.range, super::knobs::Range::Bytes(0, queue::NOTICE_BYTES_MAX));
-    let settings = good("[bounce]\noriginal_bytes_max = \"1MiB\"");
-    assert_eq!(settings.bounce.original_bytes_max, queue::NOTICE_BYTES_MAX);
+    let setting = settings().find(|setting| setting.name == "bounce.original_bytes_max").unwrap();
+    assert_eq!(setting.range, Range::Bytes(0, queue::NOTICE_BYTES_MAX));
+    let most = good("[bounce]\noriginal_bytes_max = \"1MiB\"");
+    assert_eq!(most.bounce.original_bytes_max, queue::NOTICE_BYTES_MAX);
 }

@@ -74,7 +74,7 @@ pub fn permit(listen: &Listen) -> Result<(), PortError> {
         rustix::fs::chownat(&socket, "", None, gid, AtFlags::EMPTY_PATH)
             .map_err(|error| failed(format!("it cannot be of group {group}: {error}")))?;
     }
-    let mode = Mode::from_raw_mode(listen.socket.mode);
+    let mode = Mode::from_raw_mode(listen.mode.0);
     set_mode(&socket, mode).map_err(|error| failed(error.to_string()))
 }
 
@@ -101,7 +101,8 @@ fn set_mode(socket: &OwnedFd, mode: Mode) -> Result<(), Errno> {
 
 /// Returns the number of the group in the settings.
 pub fn group_of(listen: &Listen) -> Result<Option<u32>, PortError> {
-    let Some(name) = &listen.socket.group else { return Ok(None) };
+    let Some(group) = &listen.group else { return Ok(None) };
+    let name = &group.value;
     group_number(name).map(Some).ok_or_else(|| PortError::NoGroup(name.clone()))
 }
 
@@ -183,7 +184,11 @@ pub fn unix(path: &Path, mode: Mode) -> Result<OwnedFd, PortError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::System;
+    use crate::settings::{Origin, Placed, SocketMode, System};
+
+    fn placed(name: &str) -> Placed<Box<str>> {
+        Placed { value: name.into(), origin: Origin::default() }
+    }
 
     fn at(address: ListenAddress) -> Listen {
         let system = System { hostname: "mx.test".into(), state: "/s".into() };
@@ -202,13 +207,13 @@ mod tests {
         assert_eq!(mode(), 0o660);
         let own = rustix::process::getegid().as_raw();
         let group = if rustix::process::geteuid().is_root() { 61_010 } else { own };
-        listen.socket.mode = 0o606;
-        listen.socket.group = Some(group.to_string().into());
+        listen.mode = SocketMode(0o606);
+        listen.group = Some(placed(&group.to_string()));
         permit(&listen).unwrap();
         assert_eq!((mode(), std::fs::metadata(&path).unwrap().gid()), (0o606, group));
-        listen.socket.group = Some("root".into());
+        listen.group = Some(placed("root"));
         assert_eq!(group_of(&listen).unwrap(), Some(0));
-        listen.socket.group = Some("no such group".into());
+        listen.group = Some(placed("no such group"));
         let error = permit(&listen).unwrap_err().to_string();
         assert!(error.contains("no group `no such group`"), "{error}");
     }

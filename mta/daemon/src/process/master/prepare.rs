@@ -114,11 +114,12 @@ impl Prepared {
             return Err(anyhow!("[processes] cannot change while the mailer runs: restart it"));
         }
         let mut listeners = Vec::new();
+        let permissions = |listen: &Listen| (listen.mode, listen.group.clone());
         for listen in &self.settings.listen {
             let same = |old: &Listen| old.address == listen.address;
             listeners.push(match former.settings.listen.iter().position(same) {
                 Some(at) => {
-                    if former.settings.listen[at].socket != listen.socket {
+                    if permissions(&former.settings.listen[at]) != permissions(listen) {
                         ports::permit(listen)?;
                     }
                     clone_fd(&resources.listeners[at])?

@@ -160,7 +160,7 @@ fn the_addresses_we_listen_at_are_ours_as_literals_and_mboxes_have_locks() {
 }
 
 #[test]
-fn the_spool_takes_whatever_the_knobs_let_through() {
+fn the_spool_takes_whatever_the_settings_let_through() {
     let system = System { hostname: "mx.test".into(), state: "/s".into() };
     for (segment, batch) in [("1MiB", "64KiB"), ("1MiB", "256KiB"), ("1GiB", "256MiB")] {
         let text = format!("[spool]\nsegment_bytes = {segment:?}\nbatch_bytes_max = {batch:?}");
