@@ -156,7 +156,7 @@ impl Ledger {
             failures: 0,
             bad_reads: false,
             clock_set: false,
-            expire: plan.knobs.scheduler.retry.expire,
+            expire: plan.settings.scheduler.retry.expire,
             findings: Vec::new(),
         }
     }

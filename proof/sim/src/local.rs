@@ -88,7 +88,7 @@ impl Local {
     /// Starts the process.
     pub fn new(station: Station, life: u64, world: &mut World) -> Local {
         let incarnation = world.chance.u64();
-        let settings = world.plan.knobs.local.settings();
+        let settings = world.plan.settings.local.settings();
         Local {
             station,
             life,
@@ -341,7 +341,7 @@ impl Local {
 
 /// Whether a worker, or the disk of the mailboxes, is in trouble now.
 fn goes_wrong(world: &mut World) -> bool {
-    let trouble = world.plan.knobs.local.trouble;
+    let trouble = world.plan.settings.local.trouble;
     trouble > 0 && !world.is_quiet() && world.chance.below(1_000) < trouble
 }
 

@@ -53,7 +53,7 @@ pub struct Plan {
     /// Where all of it comes from.
     pub seed: u64,
     /// How the mailer is set.
-    pub knobs: Knobs,
+    pub settings: Settings,
     /// What clients bring.
     pub mails: Vec<Mail>,
     /// What goes wrong.
@@ -66,7 +66,7 @@ pub struct Plan {
 
 /// How the mailer is set.
 #[derive(Clone, Debug)]
-pub struct Knobs {
+pub struct Settings {
     /// For the spool; small, so that every mechanism is met often.
     pub spool: spool::Settings,
     /// For the scheduler.
@@ -356,8 +356,8 @@ impl Plan {
         let mut draw = chance(seed, 1);
         let spans = [1, 20, 120, 7_200, 172_800];
         let span = Duration::from_secs(pick(&mut draw, &spans));
-        let mut knobs = knobs(seed, &mut draw, span);
-        let lists = make_lists(seed, &mut knobs);
+        let mut settings = settings(seed, &mut draw, span);
+        let lists = make_lists(seed, &mut settings);
         let mails = 1 + draw.below(pick(&mut draw.clone(), &[4, 12, 40])) as u32;
         let quiet = one_in(&mut draw, 12);
         // Some plans are storms of power cuts: recovery over recovery.
@@ -374,16 +374,16 @@ impl Plan {
                 .filter(|number| kept(format!("m{number}")))
                 .map(|number| mail(seed, number, span, quiet))
                 .map(|mail| if lists { list(seed, mail) } else { mail })
-                .map(|mail| if knobs.local.has_much { deliver_here(seed, mail) } else { mail })
+                .map(|mail| if settings.local.has_much { deliver_here(seed, mail) } else { mail })
                 .collect(),
             faults: (0..faults)
                 .filter(|number| kept(format!("f{number}")))
-                .map(|number| fault(seed, number, span, &knobs, storm))
+                .map(|number| fault(seed, number, span, &settings, storm))
                 .chain(bad_reads(seed, span, quiet).into_iter().filter(|f| kept(f.name())))
-                .chain(streams(seed, span, &knobs, quiet).into_iter().filter(|f| kept(f.name())))
+                .chain(streams(seed, span, &settings, quiet).into_iter().filter(|f| kept(f.name())))
                 .chain(drains(seed, span).into_iter().filter(|f| kept(f.name())))
                 .collect(),
-            knobs: if quiet { without_trouble(knobs) } else { knobs },
+            settings: if quiet { without_trouble(settings) } else { settings },
             span,
             without: without.clone(),
         }
@@ -392,8 +392,8 @@ impl Plan {
     /// Nothing goes wrong in it.
     pub fn is_quiet(&self) -> bool {
         self.faults.iter().all(|fault| fault.what == What::Drain)
-            && self.knobs.sink_trouble == 0
-            && self.knobs.local.trouble == 0
+            && self.settings.sink_trouble == 0
+            && self.settings.local.trouble == 0
             && self.mails.iter().all(|mail| mail.client.trouble.is_none())
     }
 
@@ -418,7 +418,7 @@ impl Plan {
     }
 }
 
-fn knobs(seed: u64, draw: &mut Chance, span: Duration) -> Knobs {
+fn settings(seed: u64, draw: &mut Chance, span: Duration) -> Settings {
     let segment_bytes = pick(draw, &[64 << 10, 64 << 10, 128 << 10, 256 << 10]);
     let spool = spool::Settings {
         segment_bytes,
@@ -461,7 +461,7 @@ fn knobs(seed: u64, draw: &mut Chance, span: Duration) -> Knobs {
         ..scheduler::Settings::for_tests()
     };
     let local = local_knobs(seed, &scheduler);
-    Knobs {
+    Settings {
         spool,
         scheduler,
         receivers: pick(draw, &[1, 1, 2]),
@@ -476,11 +476,11 @@ fn knobs(seed: u64, draw: &mut Chance, span: Duration) -> Knobs {
     }
 }
 
-fn without_trouble(mut knobs: Knobs) -> Knobs {
-    knobs.sink_trouble = 0;
-    knobs.local.trouble = 0;
-    knobs.local.limits.drain_time_max = QUIET_DRAIN_TIME;
-    knobs
+fn without_trouble(mut settings: Settings) -> Settings {
+    settings.sink_trouble = 0;
+    settings.local.trouble = 0;
+    settings.local.limits.drain_time_max = QUIET_DRAIN_TIME;
+    settings
 }
 
 /// Has chance of its own, so that the rest of a plan is what it was before there was a machine.
@@ -517,12 +517,12 @@ fn deliver_here(seed: u64, mut mail: Mail) -> Mail {
 }
 
 /// Whether the plan has lists; where it has, replies may be long and notices have little room.
-fn make_lists(seed: u64, knobs: &mut Knobs) -> bool {
+fn make_lists(seed: u64, settings: &mut Settings) -> bool {
     let mut draw = chance(seed, LISTS);
     let lists = one_in(&mut draw, LISTS_EVERY);
     if lists {
-        knobs.reply_bytes = pick(&mut draw, &[0, 100, 440]);
-        knobs.spool.own_bytes_max = pick(&mut draw, &[6_000, 20_000, 60_000, 32 << 20]);
+        settings.reply_bytes = pick(&mut draw, &[0, 100, 440]);
+        settings.spool.own_bytes_max = pick(&mut draw, &[6_000, 20_000, 60_000, 32 << 20]);
     }
     lists
 }
@@ -578,7 +578,7 @@ fn recipient(draw: &mut Chance) -> Recipient {
     Recipient { domain, fate, never_notify: one_in(draw, 15) }
 }
 
-fn fault(seed: u64, number: u32, span: Duration, knobs: &Knobs, storm: bool) -> Fault {
+fn fault(seed: u64, number: u32, span: Duration, settings: &Settings, storm: bool) -> Fault {
     let mut draw = chance(seed, 1_000_000 + u64::from(number));
     let draw = &mut draw;
     let ms = |draw: &mut Chance, most: u64| Duration::from_millis(1 + draw.below(most));
@@ -586,10 +586,10 @@ fn fault(seed: u64, number: u32, span: Duration, knobs: &Knobs, storm: bool) -> 
     let kind = if storm && !one_in(draw, 12) { 0 } else { draw.below(30) };
     let what = match kind {
         0..=13 => What::PowerCut(ms(draw, 5_000)),
-        14..=17 => What::Kill(station(draw, knobs), ms(draw, 2_000)),
-        18 => What::Kill(station(draw, knobs), ms(draw, 20_000)),
+        14..=17 => What::Kill(station(draw, settings), ms(draw, 2_000)),
+        18 => What::Kill(station(draw, settings), ms(draw, 20_000)),
         19 => What::KillAll(ms(draw, 3_000)),
-        20 => What::Unlink(match station(draw, knobs) {
+        20 => What::Unlink(match station(draw, settings) {
             Station::Queue => Station::Receive(0),
             other => other,
         }),
@@ -635,12 +635,12 @@ fn bad_reads(seed: u64, span: Duration, quiet: bool) -> Vec<Fault> {
 
 /// Came later than the others, too: streams that end or are poisoned at any step between two
 /// processes.
-fn streams(seed: u64, span: Duration, knobs: &Knobs, quiet: bool) -> Vec<Fault> {
+fn streams(seed: u64, span: Duration, settings: &Settings, quiet: bool) -> Vec<Fault> {
     let mut draw = chance(seed, STREAMS);
     let few = if !quiet && one_in(&mut draw, 3) { 1 + draw.below(8) as u32 } else { 0 };
     let mut one = |nth| {
         let draw = &mut draw;
-        let peer = match station(draw, knobs) {
+        let peer = match station(draw, settings) {
             Station::Queue => Station::Receive(0),
             other => other,
         };
@@ -674,10 +674,10 @@ fn drains(seed: u64, span: Duration) -> Vec<Fault> {
     (0..few).map(&mut one).collect()
 }
 
-fn station(draw: &mut Chance, knobs: &Knobs) -> Station {
+fn station(draw: &mut Chance, settings: &Settings) -> Station {
     match draw.below(3) {
         0 => Station::Queue,
-        1 => Station::Receive(draw.below(u64::from(knobs.receivers)) as u16),
-        _ => Station::Send(draw.below(u64::from(knobs.senders) + 1) as u16),
+        1 => Station::Receive(draw.below(u64::from(settings.receivers)) as u16),
+        _ => Station::Send(draw.below(u64::from(settings.senders) + 1) as u16),
     }
 }

@@ -62,16 +62,16 @@ pub struct QueueStation {
 pub type Contents = Vec<(MessageId, u32, bool)>;
 
 fn settings(world: &World) -> Settings {
-    let knobs = &world.plan.knobs;
+    let drawn = &world.plan.settings;
     Settings {
         hostname: "mx.test".into(),
         postmaster: postmaster(),
         routes: world.routes.clone(),
-        scheduler: knobs.scheduler.clone(),
+        scheduler: drawn.scheduler.clone(),
         bounce_bytes_max: 5_000,
-        shelf_bytes_max: knobs.shelf_bytes_max,
-        credit_bytes: knobs.credit_bytes,
-        receivers: knobs.receivers,
+        shelf_bytes_max: drawn.shelf_bytes_max,
+        credit_bytes: drawn.credit_bytes,
+        receivers: drawn.receivers,
     }
 }
 
@@ -84,15 +84,15 @@ fn open(
     let (settings, now) = (settings(world), world.now());
     let mut scheduler = Scheduler::new(settings.scheduler.clone(), chance.u64(), now);
     let mut restore = Restore::new(&settings.routes);
-    let knobs = &world.plan.knobs;
-    let (spool, report) = spool::open(disk, knobs.spool.clone(), chance.u64(), &mut |replay| {
+    let drawn = &world.plan.settings;
+    let (spool, report) = spool::open(disk, drawn.spool.clone(), chance.u64(), &mut |replay| {
         restore.replay(&mut scheduler, replay, now);
     })?;
     if !restore.lost().is_empty() {
         let lost = restore.lost().iter().map(MessageId::to_string).collect::<Vec<_>>();
         return Err(spool::OpenError::Settings(Box::leak(lost.join(" ").into_boxed_str())));
     }
-    let senders = usize::from(knobs.senders) + 1;
+    let senders = usize::from(drawn.senders) + 1;
     let queue = Queue::new(BUILD, chance.u64(), settings, spool, scheduler, senders, now)
         .sealed_with([world.plan.seed, 1]);
     Ok((queue, report))
@@ -127,10 +127,10 @@ impl QueueStation {
         if let Some(other) = twice {
             again(world, &other, &found, &mut chance);
         }
-        let knobs = &world.plan.knobs;
+        let drawn = &world.plan.settings;
         let lane = |free| Lane { free, ..Lane::default() };
-        let commits = knobs.spool.commits_in_flight;
-        let senders = knobs.senders;
+        let commits = drawn.spool.commits_in_flight;
+        let senders = drawn.senders;
         Ok(QueueStation {
             life,
             queue,

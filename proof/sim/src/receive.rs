@@ -97,7 +97,7 @@ impl Receive {
         let origin = world.chance.u64();
         let hostname = mail::Domain::parse("mx.test").expect("a domain");
         let settings = server::Settings {
-            body_chunk_bytes: world.plan.knobs.body_chunk_bytes,
+            body_chunk_bytes: world.plan.settings.body_chunk_bytes,
             ..server::Settings::for_tests(hostname)
         };
         Receive {

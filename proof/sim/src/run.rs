@@ -128,9 +128,9 @@ impl Run {
     }
 
     fn begin(&mut self) {
-        let knobs = &self.world.plan.knobs;
-        self.receivers.resize_with(usize::from(knobs.receivers), || None);
-        self.senders.resize_with(usize::from(knobs.senders), || None);
+        let drawn = &self.world.plan.settings;
+        self.receivers.resize_with(usize::from(drawn.receivers), || None);
+        self.senders.resize_with(usize::from(drawn.senders), || None);
         let mails: Vec<_> = self.world.plan.mails.iter().map(|m| (m.at, m.number)).collect();
         for (at, number) in mails {
             self.world.at(Instant::ZERO + at, Event::Submit(number));
@@ -189,7 +189,7 @@ impl Run {
                 }
             }
             Event::Room => {
-                let room = self.world.plan.knobs.room;
+                let room = self.world.plan.settings.room;
                 self.world.disk.set_room(if self.world.is_quiet() { u64::MAX } else { room });
             }
             Event::Fast => self.world.slow = Duration::ZERO,
@@ -253,7 +253,7 @@ impl Run {
         match station {
             Station::Queue => (Role::Queue, 0),
             Station::Receive(number) => (Role::Receive, number),
-            Station::Send(number) if number == self.world.plan.knobs.senders => (Role::Local, 0),
+            Station::Send(number) if number == self.world.plan.settings.senders => (Role::Local, 0),
             Station::Send(number) => (Role::Send, number),
         }
     }
@@ -262,7 +262,7 @@ impl Run {
         match role {
             Role::Receive => Station::Receive(number),
             Role::Send => Station::Send(number),
-            Role::Local => Station::Send(self.world.plan.knobs.senders),
+            Role::Local => Station::Send(self.world.plan.settings.senders),
             _ => Station::Queue,
         }
     }
@@ -280,7 +280,7 @@ impl Run {
     }
 
     fn is_local(&self, station: Station) -> bool {
-        station == Station::Send(self.world.plan.knobs.senders)
+        station == Station::Send(self.world.plan.settings.senders)
     }
 
     /// Ends the local process if it was told to end and is ready to. Unlike one that is killed, it has
@@ -463,7 +463,7 @@ impl Run {
             What::NoRoom(span) => {
                 let disk = &self.world.disk;
                 let free = world::Disk::free_bytes(disk).unwrap_or(0);
-                disk.set_room(self.world.plan.knobs.room.saturating_sub(free));
+                disk.set_room(self.world.plan.settings.room.saturating_sub(free));
                 self.world.after(span, Event::Room);
             }
             What::SlowDisk(span, each) => {
@@ -494,7 +494,7 @@ impl Run {
 
     fn all_stations(&self) -> Vec<Station> {
         let receivers = (0..self.receivers.len() as u16).map(Station::Receive);
-        let senders = (0..=self.world.plan.knobs.senders).map(Station::Send);
+        let senders = (0..=self.world.plan.settings.senders).map(Station::Send);
         std::iter::once(Station::Queue).chain(receivers).chain(senders).collect()
     }
 
@@ -668,7 +668,7 @@ impl Run {
 
     fn look(&mut self) {
         let clients_done = self.clients.values().all(|client| client.done);
-        let expire = self.world.plan.knobs.scheduler.retry.expire;
+        let expire = self.world.plan.settings.scheduler.retry.expire;
         let span = self.world.now().monotonic.since(self.world.plan.quiet_at());
         if let Some(queue) = self.queue.as_mut().filter(|_| self.powered) {
             if queue.is_empty(&self.world) && clients_done {

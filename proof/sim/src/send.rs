@@ -70,7 +70,7 @@ pub struct Send {
 impl Send {
     /// Starts one.
     pub fn new(number: u16, life: u64, world: &mut World) -> Send {
-        let capacity = world.plan.knobs.scheduler.attempts_in_flight_max * 2;
+        let capacity = world.plan.settings.scheduler.attempts_in_flight_max * 2;
         let ourselves = Ourselves { names: vec!["mx.test".into()], addresses: Vec::new() };
         Send {
             station: Station::Send(number),

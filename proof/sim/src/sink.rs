@@ -109,7 +109,7 @@ impl Sinks {
 }
 
 fn draw_trouble(world: &mut World) -> Option<Trouble> {
-    if world.is_quiet() || world.chance.below(1000) >= world.plan.knobs.sink_trouble {
+    if world.is_quiet() || world.chance.below(1000) >= world.plan.settings.sink_trouble {
         return None;
     }
     let n = world.chance.below(7) as u32;
@@ -294,7 +294,7 @@ impl Sink {
             }
         };
         // Each recipient hears words of its own.
-        let words = match (world.plan.knobs.reply_bytes, fate) {
+        let words = match (world.plan.settings.reply_bytes, fate) {
             (0, _) | (_, None) => String::new(),
             (bytes, Some(((mail, index), _))) => format!(" m{mail}r{index} {}", "-".repeat(bytes)),
         };

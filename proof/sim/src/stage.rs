@@ -160,7 +160,7 @@ impl World {
     pub fn new(plan: Plan, told: bool) -> World {
         let routes = routes();
         let disk = Disk::new(plan.seed ^ 0x5eed);
-        disk.set_room(plan.knobs.room);
+        disk.set_room(plan.settings.room);
         World {
             clock: Clock::starting(WALL_START),
             net: Net::default(),

@@ -1,4 +1,4 @@
-//! The command line: `posthaste run | check | queue | status | spool | knobs`, and what the program
+//! The command line: `posthaste run | check | queue | status | spool | settings`, and what the program
 //! does when it is called by one of the old names.
 //!
 //! Must never parse mail, touch the spool of a running daemon, or delete messages that it has not counted.

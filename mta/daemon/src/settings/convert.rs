@@ -2,8 +2,8 @@
 //! anything: what a file can say is decided in `schema`, what follows from it in the machines.
 
 use super::{
-    BareNewline, Choice, Deliver, Destination, Listen, ListenAddress, Local, Origin, Piece,
-    Problem, Protocol, Settings, HostEnvironment, Users,
+    BareNewline, Choice, Deliver, Destination, HostEnvironment, Listen, ListenAddress, Local,
+    Origin, Piece, Problem, Protocol, Settings, Users,
 };
 use mail::{Address, NextHop};
 use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Standing};

@@ -11,11 +11,11 @@ use super::units;
 use local::Users;
 use mail::{Domain, NextHop};
 use policy::Pattern;
+use scheduler::{ORDERS, Order};
 use std::cell::{OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::time::Duration;
 use toml::Spanned;
-use view::{ORDERS, Order};
 use toml::de::{DeTable, DeValue};
 
 /// Problems beyond this number are not reported.

@@ -8,10 +8,10 @@ use super::setting::Preset::{As, Is, Otherwise, Required};
 use super::setting::Range::{self, Bytes, Count, Flag, Number, OneOf, Text, Time};
 use super::setting::{Setting, settings, words};
 use super::types::{Deliver, ListenAddress, Placed, Rate, SocketMode};
-use mail::{Domain, NextHop};
 use local::Users;
+use mail::{Domain, NextHop};
 use policy::Pattern;
-use view::{ORDERS, Order};
+use scheduler::{ORDERS, Order};
 use std::net::SocketAddr;
 use std::time::Duration;
 
