@@ -2,8 +2,8 @@
 //! anything: what a file can say is decided in `schema`, what follows from it in the machines.
 
 use super::{
-    BareNewline, Choice, Deliver, Destination, HostEnvironment, Listen, ListenAddress, Local,
-    Origin, Piece, Problem, Protocol, Settings, Users,
+    BareNewline, Deliver, DestinationSettings, DnsChoice, HostEnvironment, Listen, ListenAddress,
+    ListenProtocol, LocalSettings, Origin, Piece, Problem, Settings, Users,
 };
 use mail::{Address, NextHop};
 use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Standing};
@@ -79,7 +79,7 @@ impl Settings {
         };
         smtp::server::Settings {
             bare_lf,
-            lmtp: listen.protocol == Protocol::Lmtp,
+            lmtp: listen.protocol == ListenProtocol::Lmtp,
             message_bytes_max: listen.message_bytes_max,
             header_bytes_max: limits.header_bytes_max,
             hops_max: limits.hops_max,
@@ -266,8 +266,8 @@ impl Settings {
     /// The rules for mail that goes where the DNS says.
     pub fn rules(&self, environment: &HostEnvironment) -> delivery::Rules {
         let choice = |choice| match choice {
-            Choice::Use => delivery::Choice::Use,
-            Choice::Refuse => delivery::Choice::Refuse,
+            DnsChoice::Use => delivery::Choice::Use,
+            DnsChoice::Refuse => delivery::Choice::Refuse,
         };
         delivery::Rules {
             port: SMTP_PORT,
@@ -290,7 +290,7 @@ impl Origin {
     }
 }
 
-impl Local {
+impl LocalSettings {
     /// Which mailboxes there are: RCPT is answered by it, and mail is delivered by it.
     pub fn mailboxes(&self, environment: &HostEnvironment) -> Mailboxes {
         let needs = Needs { home: self.is_at_home(), only_user: environment.only_user };
@@ -331,7 +331,7 @@ impl Local {
     }
 }
 
-impl Destination {
+impl DestinationSettings {
     fn limits(&self) -> scheduler::DestinationLimits {
         scheduler::DestinationLimits {
             connections: self.connections,

@@ -3,7 +3,7 @@
 //!
 //! Must never be larger than `PROCESS_CONFIG_BYTES_MAX`.
 
-use super::{Deliver, Fill, Local, Piece, Settings, Users, homes};
+use super::{Deliver, Fill, LocalSettings, Piece, Settings, Users, homes};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -125,7 +125,7 @@ pub fn open(memory: impl AsFd) -> Result<ProcessConfig, ProcessConfigError> {
     Ok(postcard::from_bytes(&bytes[..filled])?)
 }
 
-impl Local {
+impl LocalSettings {
     /// Returns the path of an account's mailbox, unless the path depends on the domain.
     fn mailbox_of(&self, account: &Account, state: &str) -> Option<PathBuf> {
         let (Deliver::Maildir(template) | Deliver::Mbox(template)) = &self.deliver else {

@@ -4,7 +4,7 @@
 //! (`docs/bounds.md`).
 
 use super::read::Scope;
-use super::table::{Limits, Listen, Processes, Spool};
+use super::table::{LimitSettings, Listen, ProcessSettings, SpoolSettings};
 use super::units::show_bytes;
 
 /// Minimum number of bytes that an open connection is counted with against `limits.session_memory_bytes_max`.
@@ -20,7 +20,7 @@ const RECIPIENT_BYTES_MIN: u64 = 8;
 const SEGMENT_BYTES_BESIDES: u64 = 3 * 4096;
 
 /// Checks `[limits]` and `[spool]` against each other.
-pub(super) fn check(limits: (&Scope<'_>, &Limits), spool: (&Scope<'_>, &Spool)) {
+pub(super) fn check(limits: (&Scope<'_>, &LimitSettings), spool: (&Scope<'_>, &SpoolSettings)) {
     let (table, limits) = limits;
     sessions(table, limits.connections, limits.session_memory_bytes_max);
     let at = if table.has("recipients_max") {
@@ -33,7 +33,11 @@ pub(super) fn check(limits: (&Scope<'_>, &Limits), spool: (&Scope<'_>, &Spool)) 
 
 /// Checks that the share of memory of each receive process is enough for a message. With the default, 0, master starts at
 /// most `receivers_max` processes.
-pub(super) fn check_receivers(table: &Scope<'_>, processes: &Processes, limits: &Limits) {
+pub(super) fn check_receivers(
+    table: &Scope<'_>,
+    processes: &ProcessSettings,
+    limits: &LimitSettings,
+) {
     let (count, memory_bytes) = (processes.receive, limits.session_memory_bytes_max);
     let bytes = u64::from(count) * RECEIVE_BYTES_MIN;
     if bytes <= memory_bytes {
@@ -53,7 +57,12 @@ pub(crate) fn receivers_max(memory_bytes: u64) -> u32 {
 }
 
 /// Checks what a listener sets itself.
-pub(super) fn check_listener(table: &Scope<'_>, listen: &Listen, limits: &Limits, spool: &Spool) {
+pub(super) fn check_listener(
+    table: &Scope<'_>,
+    listen: &Listen,
+    limits: &LimitSettings,
+    spool: &SpoolSettings,
+) {
     let (here, all) = (listen.connections, limits.connections);
     if here > all {
         let what = format!(

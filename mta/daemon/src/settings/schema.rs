@@ -51,21 +51,21 @@ fn checked(top: &Scope<'_>, system: &System) -> Option<Settings> {
     top.source.hostname.get_or_init(|| hostname.clone());
     let state = top.text("state", forms::absolute);
     let (limits_table, spool_table) = (top.table("limits"), top.table("spool"));
-    let (limits, spool) = (Limits::read(&limits_table)?, spool(&spool_table)?);
+    let (limits, spool) = (LimitSettings::read(&limits_table)?, spool(&spool_table)?);
     products::check((&limits_table, &limits), (&spool_table, &spool));
     Some(Settings {
         postmaster: postmaster(top),
         listen: listeners(top, &limits, &spool),
-        relay: Relay::read(&top.table("relay"))?,
+        relay: RelaySettings::read(&top.table("relay"))?,
         local: local(&top.table("local"))?,
         routes: top.tables("route").iter().filter_map(route).collect(),
         destinations: destinations(top),
         retry: retry(&top.table("retry"))?,
         processes: processes(&top.table("processes"), &limits)?,
-        dns: Dns::read(&top.table("dns"))?,
-        bounce: Bounce::read(&top.table("bounce"))?,
-        queue: Queue::read(&top.table("queue"))?,
-        log: Log::read(&top.table("log"))?,
+        dns: DnsSettings::read(&top.table("dns"))?,
+        bounce: BounceSettings::read(&top.table("bounce"))?,
+        queue: QueueSettings::read(&top.table("queue"))?,
+        log: LogSettings::read(&top.table("log"))?,
         limits,
         spool,
         hostname,
@@ -95,7 +95,7 @@ fn postmaster(top: &Scope<'_>) -> Placed<policy::Postmaster> {
     Placed { value, origin }
 }
 
-fn listeners(top: &Scope<'_>, limits: &Limits, spool: &Spool) -> Vec<Listen> {
+fn listeners(top: &Scope<'_>, limits: &LimitSettings, spool: &SpoolSettings) -> Vec<Listen> {
     let tables = top.tables("listen");
     if tables.is_empty() && !top.has("listen") {
         return Listen::read(&top.absent("listen")).into_iter().collect();
@@ -134,8 +134,8 @@ fn listener(table: &Scope<'_>) -> Listen {
     listen
 }
 
-fn local(table: &Scope<'_>) -> Option<Local> {
-    let local = Local::read(table)?;
+fn local(table: &Scope<'_>) -> Option<LocalSettings> {
+    let local = LocalSettings::read(table)?;
     let templates: &[Template] = match &local.deliver {
         Deliver::Maildir(one) | Deliver::Mbox(one) => std::slice::from_ref(one),
         Deliver::Pipe(all) => all,
@@ -150,7 +150,7 @@ fn local(table: &Scope<'_>) -> Option<Local> {
 }
 
 fn route(table: &Scope<'_>) -> Option<policy::Route> {
-    let Route { domain, to } = Route::read(table)?;
+    let RouteSettings { domain, to } = RouteSettings::read(table)?;
     Some(policy::Route { pattern: domain, to })
 }
 
@@ -173,18 +173,18 @@ fn destinations(top: &Scope<'_>) -> Destinations {
     Destinations { default: destination(&default_table), named }
 }
 
-fn destination(table: &Scope<'_>) -> Destination {
-    let destination = Destination::read(table).expect(HAS_DEFAULTS);
-    let Destination { connections, start_connections, .. } = destination;
+fn destination(table: &Scope<'_>) -> DestinationSettings {
+    let destination = DestinationSettings::read(table).expect(HAS_DEFAULTS);
+    let DestinationSettings { connections, start_connections, .. } = destination;
     if table.has("start_connections") && start_connections > connections {
         table.wrong("start_connections", format!("is more than connections, {connections}"), None);
     }
-    Destination { start_connections: start_connections.min(connections), ..destination }
+    DestinationSettings { start_connections: start_connections.min(connections), ..destination }
 }
 
-fn retry(table: &Scope<'_>) -> Option<Retry> {
-    let retry = Retry::read(table)?;
-    let Retry { first, longest, expire, delay_notice, .. } = retry;
+fn retry(table: &Scope<'_>) -> Option<RetrySettings> {
+    let retry = RetrySettings::read(table)?;
+    let RetrySettings { first, longest, expire, delay_notice, .. } = retry;
     let shown = |time: std::time::Duration| units::show_time(time.as_secs());
     if first > longest {
         let name = if table.has("first") { "first" } else { "longest" };
@@ -212,8 +212,8 @@ fn retry(table: &Scope<'_>) -> Option<Retry> {
     Some(retry)
 }
 
-fn processes(table: &Scope<'_>, limits: &Limits) -> Option<Processes> {
-    let processes = Processes::read(table)?;
+fn processes(table: &Scope<'_>, limits: &LimitSettings) -> Option<ProcessSettings> {
+    let processes = ProcessSettings::read(table)?;
     products::check_receivers(table, &processes, limits);
     Some(processes)
 }
@@ -221,8 +221,8 @@ fn processes(table: &Scope<'_>, limits: &Limits) -> Option<Processes> {
 /// Size of a block, in which a segment is written (`docs/spool-format.md`).
 const BLOCK_BYTES: u32 = 4096;
 
-fn spool(table: &Scope<'_>) -> Option<Spool> {
-    let spool = Spool::read(table)?;
+fn spool(table: &Scope<'_>) -> Option<SpoolSettings> {
+    let spool = SpoolSettings::read(table)?;
     if !spool.segment_bytes.is_multiple_of(BLOCK_BYTES) {
         table.wrong("segment_bytes", format!("is not a multiple of {BLOCK_BYTES}"), None);
     }

@@ -72,18 +72,18 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
     let tables = [
         TOP,
         Listen::SETTINGS,
-        Relay::SETTINGS,
-        Local::SETTINGS,
-        Route::SETTINGS,
-        Destination::SETTINGS,
-        Retry::SETTINGS,
-        Bounce::SETTINGS,
-        Limits::SETTINGS,
-        Processes::SETTINGS,
-        Spool::SETTINGS,
-        Dns::SETTINGS,
-        Queue::SETTINGS,
-        Log::SETTINGS,
+        RelaySettings::SETTINGS,
+        LocalSettings::SETTINGS,
+        RouteSettings::SETTINGS,
+        DestinationSettings::SETTINGS,
+        RetrySettings::SETTINGS,
+        BounceSettings::SETTINGS,
+        LimitSettings::SETTINGS,
+        ProcessSettings::SETTINGS,
+        SpoolSettings::SETTINGS,
+        DnsSettings::SETTINGS,
+        QueueSettings::SETTINGS,
+        LogSettings::SETTINGS,
     ];
     tables.into_iter().flatten()
 }
@@ -95,7 +95,7 @@ settings! {
         address: ListenAddress = Is("127.0.0.1:2525"), Text("host:port, [v6]:port, *:port or unix:/path"),
             "an empty file gives a mailer that runs but that no other host can reach", "[::1]:2525";
         /// Protocol that clients speak here.
-        protocol: Protocol = Is("smtp"), Protocol::RANGE,
+        protocol: ListenProtocol = Is("smtp"), ListenProtocol::RANGE,
             "mail from other hosts comes by SMTP", "lmtp";
         /// Name of this mailer for clients of this listener.
         hostname: Domain = Is("{hostname}"), Text("a domain; {hostname} is the setting hostname"),
@@ -128,7 +128,7 @@ settings! {
     }
 
     /// `[relay]`: clients that may send mail to any domain.
-    pub struct Relay in "relay" {
+    pub struct RelaySettings in "relay" {
         /// Networks of clients that may send mail to any domain. The limits for each client do not apply to them.
         from: Vec<ipnet::IpNet> = Is(r#"["127.0.0.0/8", "::1"]"#), Text("a list of addresses and networks"),
             "programs on this host send mail; other clients may only send to local domains", r#"["192.0.2.0/24"]"#;
@@ -140,7 +140,7 @@ settings! {
     }
 
     /// `[local]`: mail that stays on this host.
-    pub struct Local in "local" {
+    pub struct LocalSettings in "local" {
         /// Domains whose mail is delivered here. They take precedence over routes.
         domains: Vec<Domain> = Is(r#"["{hostname}"]"#), Text("a list of domains; {hostname} is the setting hostname"),
             "mail for the host's own name belongs to this host", r#"["local.test"]"#;
@@ -156,7 +156,7 @@ settings! {
 
     /// One `[[route]]`: where the mail of some domains goes. The first that matches wins; without one, MX
     /// records decide.
-    pub struct Route in "route" {
+    pub struct RouteSettings in "route" {
         /// Domains whose mail takes this route. The first route that matches wins.
         domain: Pattern = Required, Text("name, *.name or *"),
             "a route has no sensible default", "*.sink.test";
@@ -167,7 +167,7 @@ settings! {
 
     /// `[destination.default]` or `[destination."NAME"]`: how much mail a destination gets at once.
     #[derive(Copy)]
-    pub struct Destination in "destination" {
+    pub struct DestinationSettings in "destination" {
         /// Maximum number of simultaneous connections to one destination.
         connections: u32 = Is("100"), Count(1, 100_000),
             "keeps at most 100 servers of a large provider busy; the number grows to this limit while the destination answers", "10";
@@ -186,7 +186,7 @@ settings! {
     }
 
     /// `[retry]`: when deferred mail is tried again, and for how long.
-    pub struct Retry in "retry" {
+    pub struct RetrySettings in "retry" {
         /// Wait after the first failed attempt.
         first: Duration = Is("5m"), Time(1, DAY),
             "long enough for greylisting, short enough for people", "10m";
@@ -208,7 +208,7 @@ settings! {
     }
 
     /// `[bounce]`: notices to senders.
-    pub struct Bounce in "bounce" {
+    pub struct BounceSettings in "bounce" {
         /// Maximum number of bytes of the original message that a bounce returns; the rest is cut off. If
         /// the sender asked for headers only, the body is left out.
         original_bytes_max: u64 = Is("50000"), Bytes(0, M),
@@ -216,7 +216,7 @@ settings! {
     }
 
     /// `[limits]`: what one client, and all clients together, may use.
-    pub struct Limits in "limits" {
+    pub struct LimitSettings in "limits" {
         /// Maximum size of a message (SIZE, RFC 1870).
         message_bytes_max: u64 = Is("50MiB"), Bytes(64 * K, MESSAGE_BYTES),
             "what large providers accept, with room for headers", "10MB";
@@ -280,7 +280,7 @@ settings! {
     }
 
     /// `[processes]`: how many processes there are, and as which users they run.
-    pub struct Processes in "processes" {
+    pub struct ProcessSettings in "processes" {
         /// Number of processes that receive mail. 0 chooses by the number of cores.
         receive: u32 = Is("0"), Count(0, 64),
             "one for two cores is enough", "2";
@@ -293,7 +293,7 @@ settings! {
     }
 
     /// `[spool]`: the log that keeps queued mail.
-    pub struct Spool in "spool" {
+    pub struct SpoolSettings in "spool" {
         /// Size of a log segment. Must be a multiple of 4096.
         segment_bytes: u32 = Is("64MiB"), Bytes(M, G),
             "large enough that new segments are rare, small enough that segments become empty", "16MiB";
@@ -316,7 +316,7 @@ settings! {
     }
 
     /// `[dns]`: lookups of next hops.
-    pub struct Dns in "dns" {
+    pub struct DnsSettings in "dns" {
         /// DNS servers. An empty list means those of resolv.conf.
         servers: Vec<SocketAddr> = Is("[]"), Text("a list of addresses, with or without a port"),
             "the system knows its DNS servers", r#"["127.0.0.1:5353"]"#;
@@ -325,21 +325,21 @@ settings! {
             "the value of resolv.conf(5)", "2s";
         /// What happens with an MX record that contains an address instead of a host name: `use` takes
         /// the address, `refuse` ignores the record.
-        mx_addresses: Choice = Is("use"), Choice::RANGE,
+        mx_addresses: DnsChoice = Is("use"), DnsChoice::RANGE,
             "like Postfix; mail of a domain without another server would bounce", "refuse";
         /// What happens if the MX lookup says that a domain does not exist: `use` asks for the domain's
         /// own address, `refuse` bounces its mail.
-        mx_nxdomain: Choice = Is("use"), Choice::RANGE,
+        mx_nxdomain: DnsChoice = Is("use"), DnsChoice::RANGE,
             "like Postfix; some load balancers answer this for names that have an address", "refuse";
         /// What happens with private and link-local addresses that the DNS gives for a domain. Routes may
         /// go to any address. The host's own addresses are never used, and address literals of other
         /// hosts are refused unless a route matches.
-        private_addresses: Choice = Is("use"), Choice::RANGE,
+        private_addresses: DnsChoice = Is("use"), DnsChoice::RANGE,
             "the servers of one's own domains may have private addresses; refuse them if all mail goes to strangers", "refuse";
     }
 
     /// `[queue]`: in which order, and how much of the queue is worked on at once.
-    pub struct Queue in "queue" {
+    pub struct QueueSettings in "queue" {
         /// Order in which queued messages are tried.
         order: Order = Is("fair"), OneOf(&ORDER_NAMES),
             "no sender and no destination delays the others", "arrival";
@@ -356,7 +356,7 @@ settings! {
     }
 
     /// `[log]`: what is logged.
-    pub struct Log in "log" {
+    pub struct LogSettings in "log" {
         /// Format of the log: `text` for people, `json` for programs.
         format: LogFormat = Is("text"), LogFormat::RANGE,
             "people read it first", "json";
@@ -368,7 +368,7 @@ settings! {
 
 words! {
     /// What a listener speaks.
-    pub enum Protocol {
+    pub enum ListenProtocol {
         /// RFC 5321.
         Smtp = "smtp",
         /// RFC 2033.
@@ -384,7 +384,7 @@ words! {
     }
 
     /// What happens with something that the DNS should not say.
-    pub enum Choice {
+    pub enum DnsChoice {
         /// It is used.
         Use = "use",
         /// It is ignored.

@@ -82,7 +82,7 @@ fn the_contract_of_the_design_is_read_as_it_is_meant() {
     );
     assert_eq!(settings.hostname.as_str(), "mx.example.org");
     assert_eq!(settings.listen[1].address, ListenAddress::Unix("/run/posthaste/lmtp".into()));
-    assert_eq!(settings.listen[1].protocol, Protocol::Lmtp);
+    assert_eq!(settings.listen[1].protocol, ListenProtocol::Lmtp);
     assert_eq!(
         (settings.listen[1].recipients_max, settings.listen[2].recipients_max),
         (500, 50_000)

@@ -7,7 +7,8 @@ pub use local::{Deliver, Fill, Piece, Template, Users};
 
 use super::problem::Place;
 use super::table::{
-    Bounce, Destination, Dns, Limits, Listen, Local, Log, Processes, Queue, Relay, Retry, Spool,
+    BounceSettings, DestinationSettings, DnsSettings, LimitSettings, Listen, LocalSettings,
+    LogSettings, ProcessSettings, QueueSettings, RelaySettings, RetrySettings, SpoolSettings,
 };
 use mail::Domain;
 use policy::Route;
@@ -29,29 +30,29 @@ pub struct Settings {
     /// Where mail comes in; at least one.
     pub listen: Vec<Listen>,
     /// Clients that may send mail to any domain.
-    pub relay: Relay,
+    pub relay: RelaySettings,
     /// Mail that stays on this host.
-    pub local: Local,
+    pub local: LocalSettings,
     /// Routes in the order of the file. The first that matches wins; without one, MX records decide.
     pub routes: Vec<Route>,
     /// How much mail each destination gets at once.
     pub destinations: Destinations,
     /// When deferred mail is tried again.
-    pub retry: Retry,
+    pub retry: RetrySettings,
     /// What one client, and all clients together, may use.
-    pub limits: Limits,
+    pub limits: LimitSettings,
     /// How many processes there are.
-    pub processes: Processes,
+    pub processes: ProcessSettings,
     /// The log that keeps queued mail.
-    pub spool: Spool,
+    pub spool: SpoolSettings,
     /// Lookups of next hops.
-    pub dns: Dns,
+    pub dns: DnsSettings,
     /// Notices to senders.
-    pub bounce: Bounce,
+    pub bounce: BounceSettings,
     /// The order of the queue.
-    pub queue: Queue,
+    pub queue: QueueSettings,
     /// What is logged.
-    pub log: Log,
+    pub log: LogSettings,
 }
 
 /// A value and the place where the file sets it.
@@ -98,10 +99,10 @@ pub enum ListenAddress {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Destinations {
     /// For destinations that no other table names.
-    pub default: Destination,
+    pub default: DestinationSettings,
     /// Names and then patterns, the longest first, because the scheduler takes the first that matches. A name is a
     /// domain, a host, an address, or a next hop as the queue shows it, such as `local` or `smtp:127.0.0.1:2600`.
-    pub named: Vec<(String, Destination)>,
+    pub named: Vec<(String, DestinationSettings)>,
 }
 
 /// A number of messages per unit of time.

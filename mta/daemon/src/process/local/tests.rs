@@ -6,7 +6,7 @@ use crate::io::BUILD;
 use crate::io::control::{Received, stream_pair};
 use crate::log::Style;
 use crate::settings::{
-    Account, HostEnvironment, Local as LocalSettings, LogFormat, LogLevel, Piece, Template, Users,
+    Account, HostEnvironment, LocalSettings, LogFormat, LogLevel, Piece, Template, Users,
 };
 use bytes::BytesMut;
 use link::control::{FromMaster, ToMaster};

@@ -8,7 +8,7 @@ use crate::jail::{self, Profile};
 use crate::log::Log;
 use crate::process::child::{Orders, Peer, Start, runtime};
 use crate::process::wiring;
-use crate::settings::{Dns, HostEnvironment, ProcessConfig};
+use crate::settings::{DnsSettings, HostEnvironment, ProcessConfig};
 use link::control::{FromMaster, Role, ToMaster};
 use link::streams::Loss;
 use mail::{Domain, NextHop};
@@ -108,7 +108,7 @@ async fn obey(
 
 /// What this process has taken over at its start; queue decides all else with each attempt. Our
 /// names and addresses, whom we ask for names, how much at once, and sockets of next hops.
-type OfConcern = (Domain, Vec<IpAddr>, Dns, HostEnvironment, u32, Vec<NextHop>);
+type OfConcern = (Domain, Vec<IpAddr>, DnsSettings, HostEnvironment, u32, Vec<NextHop>);
 
 fn of_concern(config: &ProcessConfig) -> OfConcern {
     let ProcessConfig { settings, environment } = config;
