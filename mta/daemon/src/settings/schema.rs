@@ -5,7 +5,9 @@
 use super::problem::Problem;
 use super::read::{Scope, Source};
 use super::table::*;
-use super::types::{Deliver, Destinations, ListenAddress, Piece, Placed, Settings, Template};
+use super::types::{
+    Deliver, Destinations, ListenAddress, Piece, Placed, Settings, Template, Users,
+};
 use super::{System, forms, products, units};
 use mail::Domain;
 use toml::de::DeTable;

@@ -40,7 +40,7 @@ pub struct Wanted {
     /// `{state}`.
     pub state: PathBuf,
     /// `[local]`.
-    pub local: settings::Local,
+    pub local: settings::LocalSettings,
     /// The accounts of the system, who may be delivered to, and its group `mail`; nothing else.
     pub environment: HostEnvironment,
 }
