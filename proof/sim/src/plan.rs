@@ -88,12 +88,12 @@ pub struct Settings {
     /// Of a thousand connections to next hops, so many meet trouble.
     pub sink_trouble: u64,
     /// For the local process.
-    pub local: LocalKnobs,
+    pub local: LocalSettings,
 }
 
 /// How the local process is set.
 #[derive(Clone, Debug)]
-pub struct LocalKnobs {
+pub struct LocalSettings {
     /// Who delivers.
     pub deliverers: Deliverers,
     /// The bounds of its machine.
@@ -115,7 +115,7 @@ pub enum Deliverers {
     OneWorker,
 }
 
-impl LocalKnobs {
+impl LocalSettings {
     /// The settings of its machine.
     pub fn settings(&self) -> local::Settings {
         let text = |text: &str| local::Piece::Text(text.into());
@@ -460,7 +460,7 @@ fn settings(seed: u64, draw: &mut Chance, span: Duration) -> Settings {
         bulk_bytes_min: 20_000,
         ..scheduler::Settings::for_tests()
     };
-    let local = local_knobs(seed, &scheduler);
+    let local = local_settings(seed, &scheduler);
     Settings {
         spool,
         scheduler,
@@ -484,11 +484,11 @@ fn without_trouble(mut settings: Settings) -> Settings {
 }
 
 /// Has chance of its own, so that the rest of a plan is what it was before there was a machine.
-fn local_knobs(seed: u64, scheduler: &scheduler::Settings) -> LocalKnobs {
+fn local_settings(seed: u64, scheduler: &scheduler::Settings) -> LocalSettings {
     let mut draw = chance(seed, LOCAL);
     let draw = &mut draw;
     let ms = Duration::from_millis;
-    LocalKnobs {
+    LocalSettings {
         deliverers: pick(
             draw,
             &[Deliverers::ThisProcess, Deliverers::WorkerEach, Deliverers::OneWorker],
