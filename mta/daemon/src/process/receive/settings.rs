@@ -39,7 +39,7 @@ pub fn listener(config: &ProcessConfig, listen: &Listen, connections_possible: u
         strangers: server(false),
         limits,
         address: address.into(),
-        all_trusted: listen.socket.trusted,
+        all_trusted: listen.trusted,
         socket: Caller::Socket(path.into()),
     }
 }
