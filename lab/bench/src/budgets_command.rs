@@ -1,21 +1,21 @@
-//! `posthaste-lab budgets`: what was wanted, and what campaigns show of it.
+//! `posthaste-lab budgets`: judges campaigns by the budgets.
 //!
-//! Must never measure, or keep a row back that was not measured.
+//! Must never measure, or leave out a row that was not measured.
 
 use anyhow::{Context, Result};
 use report::budget::{self, Budgets, Judged, Measured};
 use report::record::Line;
 use std::path::{Path, PathBuf};
 
-/// Those of Posthaste.
+/// The built-in budgets: Posthaste's.
 const BUDGETS: &str = include_str!("../../budgets.toml");
 
-/// What to make of which lines.
+/// The options.
 #[derive(clap::Args)]
 pub struct Options {
     /// Files of campaigns' lines and of other commands', one JSON object each; none prints the file of budgets
     files: Vec<PathBuf>,
-    /// Other budgets than those that come along
+    /// Judge by these budgets instead of the built-in ones
     #[arg(long, value_name = "FILE")]
     budgets: Option<PathBuf>,
     /// Write a page of HTML; `report --budgets` puts the table at the head of a campaign's page
@@ -24,7 +24,7 @@ pub struct Options {
     /// Print a table in Markdown
     #[arg(long, visible_alias = "markdown")]
     md: bool,
-    /// Print text, at most 100 columns wide; also done where nothing else is asked for
+    /// Print text, at most 100 columns wide; the default
     #[arg(long)]
     text: bool,
     /// The page's title
@@ -32,7 +32,7 @@ pub struct Options {
     title: String,
 }
 
-/// Judges and shows.
+/// Judges the runs and prints or writes the table.
 pub fn run(options: Options) -> Result<()> {
     if options.files.is_empty() {
         let text = options.budgets.as_ref().map(std::fs::read_to_string).transpose()?;
@@ -57,7 +57,7 @@ pub fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// For the head of a campaign's page; `None`: the budgets that come along.
+/// Judges lines for a campaign's page; `None` means the built-in budgets.
 pub fn of_lines(budgets: Option<&Path>, lines: &[Line]) -> Result<Judged> {
     let mut measured = Measured::default();
     measured.add_lines(lines);

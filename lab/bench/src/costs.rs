@@ -1,6 +1,6 @@
-//! `posthaste-lab costs`: what a message cost, mailer by mailer and process by process, out of a campaign's lines.
+//! `posthaste-lab costs`: the cost of a message by mailer and process, from a campaign's lines.
 //!
-//! Must never mix runs of different cells, or of files that were given different labels.
+//! Must never mix runs of different cells, or of files with different labels.
 
 use crate::watch::cost::{ALL, BETWEEN};
 use anyhow::{Context, Result, ensure};
@@ -8,10 +8,10 @@ use report::record::{self, Cell, Factor, Line, Run};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What to print.
+/// The options of `costs`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Files of a campaign's lines; LABEL=FILE where a column is to say which: before=old.jsonl after=new.jsonl
+    /// Files of a campaign's lines; LABEL=FILE adds a column with the label: before=old.jsonl after=new.jsonl
     #[arg(required = true)]
     files: Vec<String>,
     /// As Markdown
@@ -19,7 +19,7 @@ pub struct Options {
     markdown: bool,
 }
 
-/// The columns of figures: name in the record, heading, digits after the point, by how much it is divided.
+/// The columns of figures: name in the record, heading, digits after the point, divisor.
 const COLUMNS: [(&str, &str, usize, f64); 11] = [
     ("system_calls", "calls", 1, 1.0),
     ("bytes_read", "KB in", 1, 1000.0),
@@ -33,10 +33,10 @@ const COLUMNS: [(&str, &str, usize, f64); 11] = [
     ("system_us", "system us", 0, 1.0),
     ("page_faults", "faults", 2, 1.0),
 ];
-/// The first columns are words, set to the left.
+/// Number of first columns, which hold words and are aligned left.
 const WORDS: usize = 2;
 
-/// Whose row: a mailer, with the file's label, and one of its processes; the sum comes first.
+/// The key of a row: a mailer, the file's label, and one of its processes; the sum comes first.
 type Who = (String, bool, String);
 /// All samples of a row, by name.
 type Samples = BTreeMap<String, Vec<f64>>;
@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Whether it did anything for a message; a shell that waits for the mailer's end does not.
+/// Returns whether the process did anything for a message; a shell that waits for the mailer's end does not.
 fn is_busy(samples: &Samples) -> bool {
     let some = |name: &str| samples.get(name).is_some_and(|values| median(values) >= 0.5);
     some("system_calls") || some("user_us") || some("system_us")

@@ -1,4 +1,4 @@
-//! What source and sink measure with: the clock, the processor's time, rows over time, histograms.
+//! The instruments of source and sink: the clock, CPU time, rows over time, histograms.
 //!
 //! Must never make a system call for a message: the clock is read without one.
 
@@ -10,14 +10,14 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Longer than this counts as this long.
+/// Upper bound on a recorded time; longer times count as this.
 const HISTOGRAM_US_MAX: u64 = 3_600_000_000;
 /// Significant decimal digits of a histogram's values.
 const HISTOGRAM_DIGITS: u8 = 3;
-/// Rows beyond this many fall into the last.
+/// Upper bound on rows; later counts go into the last one.
 const ROWS_MAX: usize = 100_000;
 
-/// A moment, on both clocks that a run needs.
+/// A moment on both clocks that a run needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     at: Instant,
@@ -25,17 +25,17 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Now.
+    /// Returns the current moment.
     pub fn now() -> Moment {
         Moment { at: Instant::now(), ns: nanos(ClockId::Monotonic) }
     }
 
-    /// The same as the standard library's.
+    /// Returns the standard library's instant.
     pub fn at(&self) -> Instant {
         self.at
     }
 
-    /// Any other moment, in nanoseconds of `CLOCK_MONOTONIC`: what other processes of this machine compare with.
+    /// Returns another moment in nanoseconds of `CLOCK_MONOTONIC`, which all processes of this machine share.
     pub fn ns(&self, other: Instant) -> u64 {
         let later = other.saturating_duration_since(self.at).as_nanos();
         let earlier = self.at.saturating_duration_since(other).as_nanos();
@@ -43,7 +43,7 @@ impl Moment {
     }
 }
 
-/// Processor time that this process has used, all its threads together.
+/// Returns the CPU time of this process, with all its threads.
 pub fn cpu_time() -> Duration {
     Duration::from_nanos(nanos(ClockId::ProcessCPUTime))
 }
@@ -53,7 +53,7 @@ fn nanos(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The processor's share in a load: 1 is all that its threads can do.
+/// Returns the share of CPU time in a load: 1 means that all threads were always busy.
 pub fn busy_share(cpu: Duration, threads: usize, wall: Duration) -> f64 {
     cpu.as_secs_f64() / (threads.max(1) as f64 * wall.as_secs_f64()).max(1e-6)
 }
@@ -72,29 +72,29 @@ impl Default for Times {
 }
 
 impl Times {
-    /// One more.
+    /// Adds a time.
     pub fn record(&mut self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
         self.histogram.saturating_record(us);
     }
 
-    /// All of another's.
+    /// Adds another histogram.
     pub fn merge(&mut self, other: &Times) {
         self.histogram.add(&other.histogram).expect("all have the same bounds");
     }
 
-    /// How many lie between two times, in milliseconds.
+    /// Returns the number of times between two bounds, in milliseconds.
     #[cfg(test)]
     pub fn between_ms(&self, low: f64, high: f64) -> u64 {
         self.histogram.count_between((low * 1000.0) as u64, (high * 1000.0) as u64)
     }
 
-    /// Whether it has none.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.histogram.is_empty()
     }
 
-    /// HDR's V2 with DEFLATE, in base64: what `report::record::Run::histograms` holds.
+    /// Writes HDR's V2 format with DEFLATE in base64, as `report::record::Run::histograms` holds it.
     pub fn to_base64(&self) -> String {
         let mut bytes = Vec::new();
         let written = V2DeflateSerializer::new().serialize(&self.histogram, &mut bytes);
@@ -123,7 +123,7 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Of microseconds in any order; `None` of none.
+    /// Computes percentiles of microseconds in any order; `None` without any.
     pub fn of(mut samples_us: Vec<u32>) -> Option<Percentiles> {
         samples_us.sort_unstable();
         let last = samples_us.len().checked_sub(1)?;
@@ -158,7 +158,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Rows of this length.
+    /// Creates rows of this length.
     pub fn new(every: Duration) -> Rows {
         Rows { every: every.max(Duration::from_millis(1)), rows: Vec::new() }
     }
@@ -174,7 +174,7 @@ impl Rows {
         &mut self.rows[wanted]
     }
 
-    /// Adds another's, row by row.
+    /// Adds another's rows.
     pub fn merge(&mut self, other: &Rows) {
         for (number, row) in other.rows.iter().enumerate() {
             let ours = self.at(self.every * number as u32);
@@ -185,12 +185,12 @@ impl Rows {
         }
     }
 
-    /// Row `number`, if anything was counted in it or later.
+    /// Returns row `number`, if it or a later one has counts.
     pub fn get(&self, number: usize) -> Option<&Minute> {
         self.rows.get(number)
     }
 
-    /// All; the last one ends when the load did, `end` after the start.
+    /// Returns all rows; the last one ends with the load, `end` after the start.
     pub fn into_rows(mut self, end: Duration) -> Vec<Minute> {
         if let Some(last) = self.rows.last_mut() {
             last.seconds = last.seconds.min(end.as_secs_f64());

@@ -1,6 +1,6 @@
-//! `posthaste-lab hold`: many clients who connect and then do nothing, or hardly anything.
+//! `posthaste-lab hold`: many clients that connect and then do nothing, or hardly anything.
 //!
-//! Must never finish a message: it is there to be in the way.
+//! Must never finish a message: its purpose is to occupy connections.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -13,19 +13,19 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 
-/// Connections that may be on their way in at once.
+/// Upper bound on concurrent connection attempts.
 const OPENING_MAX: usize = 100;
 /// Connections from one address: there are 28,000 ports.
 const FROM_ONE_ADDRESS_MAX: u32 = 20_000;
-/// Who is not greeted by then counts as unanswered.
+/// Time for a greeting, after which a connection counts as unanswered.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
-/// Those who have not come in after this time, over all, count as unanswered.
+/// Time for all attempts, after which a connection counts as unanswered.
 const OPENING_TIME_MAX: Duration = Duration::from_secs(20);
-/// A client who was cut off by the kernel knocks again so often.
+/// Attempts of a client whose connection the kernel reset.
 const KNOCKS_MAX: u32 = 5;
-/// Between two bytes of a slow client.
+/// Time between two bytes of a slow client.
 const BYTE_PERIOD: Duration = Duration::from_secs(1);
-/// What a slow client says before its message; each is answered before the next.
+/// Commands of a slow client before its message; each is answered before the next.
 const ENVELOPE: [&str; 4] = [
     "EHLO lab.test\r\n",
     "MAIL FROM:<slow@lab.test>\r\n",
@@ -33,7 +33,7 @@ const ENVELOPE: [&str; 4] = [
     "DATA\r\n",
 ];
 
-/// What it is told on its command line.
+/// The options of `hold`.
 #[derive(clap::Args)]
 pub struct Options {
     /// The mailer: ADDRESS:PORT
@@ -49,20 +49,20 @@ pub struct Options {
     slow: bool,
 }
 
-/// How the connections fared, as a JSON line, when each has been tried.
+/// The counts of connections, printed as a JSON line when each has been tried.
 #[derive(Debug, Default, Serialize)]
 struct Held {
     /// Open, and greeted.
     held: u32,
     /// Greeted with another code than 220, or refused in the envelope.
     refused: BTreeMap<u16, u32>,
-    /// Neither greeted nor refused within five seconds, or not come in within twenty.
+    /// Neither greeted nor refused within five seconds, or not connected within twenty.
     unanswered: u32,
     /// Not even connected.
     failed: u32,
 }
 
-/// How one of them fared.
+/// The result of one connection.
 enum Fate {
     Held,
     Refused(u16),
@@ -70,7 +70,7 @@ enum Fate {
     Failed,
 }
 
-/// Opens them all, says how they fared, and keeps them until it is killed.
+/// Opens all connections, prints the counts, and keeps the connections until it is killed.
 pub fn run(options: &Options) -> Result<()> {
     crate::net::allow_many_sockets();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -113,7 +113,7 @@ struct Client {
 }
 
 impl Client {
-    /// Comes in, says how that went, and stays until the mailer ends it.
+    /// Connects, reports the result, and stays until the mailer ends the connection.
     async fn live(self, opening: &Semaphore, said: mpsc::UnboundedSender<Fate>) {
         let stream = {
             let _turn = opening.acquire().await;
@@ -154,7 +154,7 @@ impl Client {
         tokio::time::timeout(GREETING_TIME_MAX, socket.connect(self.target.into())).await?
     }
 
-    /// Up to where it stays; the code of a refusal, or 0.
+    /// Goes up to the point where the client stays. Returns the code of a refusal, or 0.
     async fn begin(&self, stream: &mut BufReader<TcpStream>) -> io::Result<u16> {
         let code = reply(stream).await?;
         if code != 220 || !self.is_slow {
@@ -182,7 +182,7 @@ impl Client {
     }
 }
 
-/// The code of a reply.
+/// Reads a reply and returns its code.
 async fn reply(stream: &mut BufReader<TcpStream>) -> io::Result<u16> {
     let mut line = String::new();
     loop {

@@ -1,6 +1,6 @@
-//! What a run is made on: processor, memory, kernel, file system, disk, and how long the disk takes to sync.
+//! The machine of a run: processor, memory, kernel, file system, disk, and the disk's sync time.
 //!
-//! Must never guess: what the machine does not say is an empty text, and the sync time is measured.
+//! Must never guess: what the machine does not report is an empty text, and the sync time is measured.
 
 mod disk;
 mod group;
@@ -14,15 +14,15 @@ use anyhow::{Context, Result};
 use report::record::Machine;
 use std::path::{Path, PathBuf};
 
-/// What the command `machine` is told.
+/// The options of `machine`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// The directory whose disk is looked at; about 0.2 s of small syncs are done there
+    /// The directory whose disk is measured by 0.2 s of small syncs
     #[arg(default_value = ".")]
     path: PathBuf,
 }
 
-/// Prints the machine as one JSON line, with the whole of the sync times beside it.
+/// Prints the machine as one JSON line, with all sync times.
 pub fn run(options: Options) -> Result<()> {
     let mut value = serde_json::to_value(look(&options.path)?)?;
     value["sync"] = serde_json::to_value(sync_times(&options.path)?)?;
@@ -30,7 +30,7 @@ pub fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Looks at the machine and at the disk under `path`, a directory that can be written to.
+/// Describes the machine and the disk under `path`, a writable directory.
 pub fn look(path: &Path) -> Result<Machine> {
     let load = load(); // before we are a load ourselves
     let mount = mount_of(path)?;
@@ -48,12 +48,12 @@ pub fn look(path: &Path) -> Result<Machine> {
     })
 }
 
-/// A file of the kernel's; empty where there is none.
+/// Reads a file of the kernel; empty if it does not exist.
 fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The processor's name; the kind of machine where the kernel knows no name (most ARM machines).
+/// Returns the processor's name, or the machine's type if the kernel knows no name (most ARM machines).
 fn cpu(cpuinfo: &str) -> String {
     let named = |wanted: &&str| {
         cpuinfo.lines().find_map(|line| {
@@ -79,7 +79,7 @@ fn system() -> String {
     name.unwrap_or("").trim_matches('"').to_string()
 }
 
-/// The load average of the last minute.
+/// Returns the load average of the last minute.
 pub fn load() -> f64 {
     let text = read("/proc/loadavg");
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)

@@ -8,7 +8,7 @@ use twox_hash::XxHash3_128;
 /// The header's name. Its value is `RUN-NUMBER BYTES SUM`, about all that follows its line.
 pub const MARK_HEADER: &str = "X-Posthaste-Lab";
 
-/// Longest header line that can be a mark; longer ones are other people's.
+/// Longest header line that can be a mark.
 const MARK_LINE_BYTES_MAX: usize = 256;
 
 /// The name of one message: which run sent it, and its number there.
@@ -24,7 +24,7 @@ pub struct Token {
 pub const WARM_UP: u64 = 1 << 63;
 
 impl Token {
-    /// Sent before the measurement: taken, never counted.
+    /// Returns whether the message was a warm-up: accepted, but not counted.
     pub fn is_warm_up(&self) -> bool {
         self.number >= WARM_UP
     }
@@ -48,17 +48,17 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Of nothing yet.
+    /// Creates the sum of no bytes.
     pub fn new() -> Sum {
         Sum { hasher: XxHash3_128::new() }
     }
 
-    /// The next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.hasher.write(bytes);
     }
 
-    /// These bytes belong to `token`.
+    /// Finishes the sum with `token`.
     pub fn finish(mut self, token: Token) -> u128 {
         self.hasher.write(&token.run.to_le_bytes());
         self.hasher.write(&token.number.to_le_bytes());
@@ -66,7 +66,7 @@ impl Sum {
     }
 }
 
-/// What a sink found out about one message.
+/// The verdict of a sink on one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Marked, and every byte below the mark is as it was sent.
@@ -97,14 +97,14 @@ impl std::str::FromStr for Token {
 }
 
 impl Mark {
-    /// For a message that has these bytes below its mark.
+    /// Creates the mark of a message with these bytes below it.
     pub fn of(token: Token, below: &[u8]) -> Mark {
         let mut sum = Sum::new();
         sum.update(below);
         Mark { token, bytes: below.len() as u64, sum: sum.finish(token) }
     }
 
-    /// The header line, with its CRLF.
+    /// Returns the header line, with its CRLF.
     pub fn line(&self) -> String {
         let mut line = Vec::new();
         self.write(&mut line);
@@ -119,7 +119,7 @@ impl Mark {
         let _ = write!(out, "{MARK_HEADER}: {token} {bytes} {sum:032x}\r\n");
     }
 
-    /// Reads a header line (without CRLF); `None` where it is no mark.
+    /// Parses a header line (without CRLF); `None` if it is no mark.
     pub fn parse(line: &[u8]) -> Option<Mark> {
         let line = std::str::from_utf8(line).ok()?;
         let (name, value) = line.split_once(':')?;

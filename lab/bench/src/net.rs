@@ -12,7 +12,7 @@ use std::task::{self, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
-/// Connections that may wait to be accepted.
+/// Length of the accept queue.
 const BACKLOG: u32 = 4096;
 
 /// Connections will come from this address; the port is left to `connect`. A port chosen by `bind` is taken for connections
@@ -107,7 +107,7 @@ impl Place {
     }
 }
 
-/// As many descriptors as this process may have: many sessions need more than are usual.
+/// Raises the limit of descriptors to its maximum: many sessions need more than the default.
 pub fn allow_many_sockets() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -120,7 +120,7 @@ fn new_socket(address: &SocketAddr) -> std::io::Result<TcpSocket> {
 }
 
 impl Listener {
-    /// The next connection.
+    /// Accepts the next connection.
     pub async fn accept(&self) -> std::io::Result<Stream> {
         match self {
             Listener::Unix(listener) => Ok(Stream::Unix(listener.accept().await?.0)),
@@ -128,7 +128,7 @@ impl Listener {
         }
     }
 
-    /// Where it really listens; the kernel chose the port where 0 was asked for.
+    /// Returns the address, with the port that the kernel chose for 0.
     pub fn place(&self) -> String {
         match self {
             Listener::Tcp(listener) => {

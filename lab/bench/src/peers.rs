@@ -1,4 +1,4 @@
-//! Programs from outside: Debian's mailers, unpacked beside each other, and Posthaste's own.
+//! The programs under test: Debian's mailers, unpacked beside each other, and Posthaste.
 //!
 //! Must never install anything, or let two campaigns share one directory.
 
@@ -10,7 +10,7 @@ use std::process::Command;
 /// Fetches Debian's packages.
 const FETCH: &str = include_str!("../../subjects/fetch");
 
-/// Unpacks the packages if that has not been done; needs the network, so it comes before the room.
+/// Unpacks the packages if necessary. It needs the network, so it runs before the room is made.
 pub fn fetch(peers: &Path) -> Result<()> {
     let there = Versions::read(&peers.join("versions")).unwrap_or_default();
     if wanted().all(|package| there.of(package).is_ok()) {
@@ -22,13 +22,13 @@ pub fn fetch(peers: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The packages that the script names.
+/// Returns the packages that the script names.
 fn wanted() -> impl Iterator<Item = &'static str> {
     let line = FETCH.lines().find_map(|line| line.strip_prefix("wanted='"));
     line.unwrap_or_default().trim_end_matches('\'').split(' ')
 }
 
-/// Posthaste's program: the one that is named, or the one beside this program.
+/// Returns Posthaste's program: the named one, or the one beside this program.
 pub fn posthaste(named: Option<&Path>) -> Result<PathBuf> {
     let beside = std::env::current_exe()?.with_file_name("posthaste");
     let path = named.unwrap_or(&beside);
@@ -36,7 +36,7 @@ pub fn posthaste(named: Option<&Path>) -> Result<PathBuf> {
         .with_context(|| format!("{}: build it, or name it with --posthaste", path.display()))
 }
 
-/// Two campaigns in one directory would be in each other's way. Held until the process ends.
+/// Locks the directory against a second campaign until the process ends.
 pub fn lock(work: &Path) -> Result<()> {
     let file = std::fs::File::create(work.join("lock"))?;
     let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;

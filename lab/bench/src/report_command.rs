@@ -1,4 +1,4 @@
-//! `posthaste-lab report`: a page, figures, a table or plain text out of a campaign's lines.
+//! `posthaste-lab report`: makes a page, figures, a table or plain text of a campaign's lines.
 //!
 //! Must never measure, or change what was measured: it reads lines and writes pages.
 
@@ -8,7 +8,7 @@ use report::record::{self, Line};
 use report::{Abouts, Campaign, table};
 use std::path::{Path, PathBuf};
 
-/// What to make of which lines.
+/// The options.
 #[derive(clap::Args)]
 pub struct Options {
     /// Files of a campaign's lines, one JSON object each
@@ -23,10 +23,10 @@ pub struct Options {
     /// Write one row a run
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Print the tables, at most 100 columns wide; also done where nothing else is asked for
+    /// Print the tables, at most 100 columns wide; the default
     #[arg(long)]
     text: bool,
-    /// Put the table of budgets at the head of the page: those of this file, or without one those that come along
+    /// Add the table of budgets to the page: those of this file, or the built-in ones
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     budgets: Option<Option<PathBuf>>,
     /// Compare the others to this subject; else to the first that is a mailer
@@ -37,7 +37,7 @@ pub struct Options {
     title: String,
 }
 
-/// Makes them. `abouts`: titles and questions of the scenarios.
+/// Makes the output. `abouts` has titles and questions of the scenarios.
 pub fn run(options: Options, abouts: Abouts) -> Result<()> {
     let lines = lines(&options.files)?;
     let campaign = Campaign::new(&lines, &abouts, options.reference.as_deref())
@@ -64,7 +64,7 @@ pub fn run(options: Options, abouts: Abouts) -> Result<()> {
     Ok(())
 }
 
-/// Of all files; one that is not there is an error here.
+/// Reads the lines of all files; a missing file is an error.
 fn lines(files: &[PathBuf]) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for file in files {

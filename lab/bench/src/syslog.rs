@@ -10,7 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::thread::JoinHandle;
 
-/// What is longer is cut off.
+/// Upper bound on a line; longer ones are cut off.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// Runs until it is dropped.

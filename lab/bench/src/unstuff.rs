@@ -2,7 +2,7 @@
 //!
 //! Must never take anything but CRLF.CRLF for the end.
 
-/// Where the machine stands between two bytes.
+/// The state between two bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     LineStart,
@@ -15,20 +15,20 @@ enum At {
     Cr,
 }
 
-/// Takes DATA in pieces of any size; keeps nothing but where it is.
+/// Reads DATA in pieces of any size; keeps only its state.
 pub struct Unstuff {
     at: At,
-    /// LF without CR, or CR without LF: what a mailer must never send on.
+    /// Bare LF and bare CR, which a mailer must never send.
     pub bare: u64,
 }
 
 impl Unstuff {
-    /// For the bytes after the 354.
+    /// Creates the state after the 354.
     pub fn new() -> Unstuff {
         Unstuff { at: At::LineStart, bare: 0 }
     }
 
-    /// Hands the message's bytes to `out`. `Some(n)`: the end came after `n` bytes of `input`.
+    /// Passes the message's bytes to `out`. Returns `Some(n)` if the message ended after `n` bytes of `input`.
     pub fn feed(&mut self, input: &[u8], out: &mut impl FnMut(&[u8])) -> Option<usize> {
         let mut from = 0; // the first byte not yet given to `out`
         let mut next = 0;

@@ -1,6 +1,6 @@
 //! Asks the mailer's command line about the full queue, and times the answers.
 //!
-//! Must never take an answer for good that is not about this queue: counts are looked at.
+//! Must never accept an answer that is not about this queue: the counts are checked.
 
 use super::{Bench, median};
 use crate::subject::Subject;
@@ -49,7 +49,7 @@ pub fn ask(bench: &Bench, run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A queue run by each order, with nothing behind it but a network that is away.
+/// Runs the queue in each order while the network is down.
 fn orders(bench: &Bench, run: &mut Run) -> Result<()> {
     // The default comes last, and stays.
     for order in bench.subject.orders().iter().rev() {
@@ -66,7 +66,7 @@ fn orders(bench: &Bench, run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// What it prints, and how many milliseconds it took from its start to its end.
+/// Returns what a command prints, and the milliseconds from its start to its end.
 pub fn said(mut command: Command) -> Result<(String, f64)> {
     let start = Instant::now();
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;

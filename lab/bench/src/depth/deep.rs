@@ -1,6 +1,6 @@
-//! Posthaste as anybody runs it: each domain has a next hop of its own, which is found by asking DNS.
+//! Posthaste in ordinary use: each domain has a next hop of its own, found through DNS.
 //!
-//! Must never have a route that holds: what waits is to wait as mail does while the network is away.
+//! Must never have a route that holds: mail must wait as it does while the network is down.
 
 use super::names;
 use crate::subject::{self, Phase, Setup, Site, Subject, Versions};
@@ -19,7 +19,7 @@ impl Deep {
         Deep(own.expect("it is one of those that come along"))
     }
 
-    /// A question on the command line.
+    /// Runs a command of the mailer's command line.
     pub fn queue(&self, site: &Site, words: &[&str]) -> Command {
         let mut command = Command::new(&site.posthaste);
         command.arg("queue").args(words).arg("--config").arg(file(site));

@@ -1,6 +1,6 @@
-//! The network comes back: the queue goes to a sink, which knows whole, lost and doubled messages apart.
+//! The network comes back: the queue is delivered to a sink, which tells whole, lost and duplicate messages apart.
 //!
-//! Must never count what did not come.
+//! Must never count a message that did not come.
 
 use super::{Bench, ask, names};
 use crate::campaign::generator::Sink;
@@ -14,7 +14,7 @@ use report::record::{Minute, Run};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Between two looks at the sink.
+/// Time between two looks at the sink.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 /// Nothing more has come for so long: what was being tried when the network came back waits for the schedule, and is told to
 /// go at once.
@@ -61,7 +61,7 @@ pub fn drain(bench: &Bench, running: &Running, run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Waits until all has come; how often it had to be told to go.
+/// Waits until all has come. Returns how often the mailer had to be told to deliver.
 fn await_all(bench: &Bench, sink: &Sink) -> Result<u32> {
     let (mut seen, mut last, mut pushes) = (0, Instant::now(), 0);
     push(bench)?;

@@ -1,4 +1,4 @@
-//! Fills the queue in steps, and says what a message cost in each.
+//! Fills the queue in steps, and measures the cost of a message in each.
 //!
 //! Must never send faster than it is answered: each session waits for its 250.
 
@@ -20,14 +20,14 @@ const MARKS: [u64; 21] =
 /// The steps that are compared: from 5 to 25 hundredths, and the last 20. The first one pays for the start.
 const SHALLOW: std::ops::Range<usize> = 2..6;
 const DEEP: std::ops::Range<usize> = 17..21;
-/// Until what is under way has ended and memory stands still.
+/// Time within which work in progress must end and memory must be stable.
 const SETTLE_TIME: Duration = Duration::from_secs(3);
-/// For one look at the memory.
+/// Time of one look at the memory.
 const LOOK_TIME: Duration = Duration::from_millis(500);
 
 /// One step.
 struct Step {
-    /// Messages queued at its end.
+    /// Messages queued at the step's end.
     queued: u64,
     messages: u64,
     seconds: f64,

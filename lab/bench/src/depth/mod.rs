@@ -1,7 +1,7 @@
 //! `posthaste-lab depth`: a queue of a million messages and more. What it costs to get there, to ask about it, to open it
 //! after a kill, and to get out again.
 //!
-//! Must never look into the queue: what is known of it is what the mailer's command line says.
+//! Must never read the queue's files: only the mailer's command line is asked.
 
 mod ask;
 mod deep;
@@ -25,25 +25,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The mailer's port; the network is the room's own.
 const PORT: u16 = 2525;
-/// What the runs are called in the file.
+/// The name of the scenario in the file.
 const SCENARIO: &str = "deep";
 
-/// What the command is told.
+/// The options of `depth`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Messages to queue; several values are done one after the other
+    /// Messages to queue; several values are measured one after the other
     #[arg(long, value_delimiter = ',', default_value = "1000000")]
     queued: Vec<u64>,
-    /// Destinations over which they are spread by chance, 1 to 1,000,000
+    /// Destinations over which they are spread at random, 1 to 1,000,000
     #[arg(long, value_delimiter = ',', default_value = "1,100000")]
     destinations: Vec<u32>,
-    /// Runs of each combination; those in the file do not count
+    /// Runs of each combination, besides those in the file
     #[arg(long, default_value_t = 1)]
     runs: u32,
     /// Bytes of each message, header included
     #[arg(long, default_value_t = 1024)]
     bytes: u32,
-    /// Sessions that send at once
+    /// Concurrent sessions
     #[arg(long, default_value_t = 100)]
     sessions: u32,
     /// How often each question is asked, and the mailer killed; the median counts
@@ -52,19 +52,19 @@ pub struct Options {
     /// Leave out the queue runs in every order
     #[arg(long)]
     no_orders: bool,
-    /// Leave out the drain, which takes longer than all else
+    /// Leave out the drain, which takes longest
     #[arg(long)]
     no_drain: bool,
-    /// One JSON line a run is appended to this file, which `posthaste-lab report` reads
+    /// The file to which each run's JSON line is appended; `posthaste-lab report` reads it
     #[arg(long, default_value = "depth.jsonl")]
     out: PathBuf,
     /// Directory of the queue and the log, on the disk to measure; needs 1.9 KB for a message of 1 KB
     #[arg(long, default_value = "/var/tmp/posthaste-lab-depth")]
     work: PathBuf,
-    /// Posthaste's program; without it the one beside this program
+    /// Posthaste's program; the default is the one beside this program
     #[arg(long)]
     posthaste: Option<PathBuf>,
-    /// What chooses the destinations
+    /// The seed for the destinations
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -77,14 +77,14 @@ struct Cell {
     ordinal: u32,
 }
 
-/// What all steps of a run share.
+/// State shared by all steps of a run.
 struct Bench<'a> {
     options: &'a Options,
     cell: Cell,
     site: &'a Site,
     subject: &'a Deep,
     names: &'a Names,
-    /// Tokens of all that was accepted.
+    /// The file of the tokens of accepted messages.
     accepted: PathBuf,
 }
 
@@ -128,7 +128,7 @@ fn cells(options: &Options) -> Vec<Cell> {
     cells
 }
 
-/// One run, with its settings' line.
+/// Makes one run; returns its line and that of its settings.
 fn one(options: &Options, names: &Names, machine: &Machine, cell: Cell) -> Result<[Line; 2]> {
     let site = site(options)?;
     let subject = Deep::new();
@@ -148,7 +148,7 @@ fn one(options: &Options, names: &Names, machine: &Machine, cell: Cell) -> Resul
 }
 
 impl Bench<'_> {
-    /// All steps, in the only order in which they are possible.
+    /// Runs all steps in the only possible order.
     fn measure(&self, run: &mut Run) -> Result<()> {
         let mut running = self.start()?;
         self.say("filling");
@@ -177,7 +177,7 @@ impl Bench<'_> {
     }
 }
 
-/// An empty site.
+/// Creates an empty site.
 fn site(options: &Options) -> Result<Site> {
     let work = options.work.canonicalize()?;
     let [queue, mail, log] = ["queue", "mail", "log"].map(|name| work.join(name));
@@ -241,7 +241,7 @@ fn new_run(options: &Options, cell: Cell, machine: &Machine, settings: &str) -> 
     }
 }
 
-/// Of an odd number of them the one in the middle.
+/// Returns the median of an odd number of values.
 fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)

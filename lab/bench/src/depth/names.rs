@@ -1,7 +1,7 @@
 //! A name server for as many domains as are wanted, each with a mail server at an address of its own. Told to be silent it
 //! answers nothing: to a mailer the network is away, and what it has queued waits.
 //!
-//! Must never be reached from outside the room: the network is the room's own.
+//! Must never be reachable from outside the room, whose network is its own.
 
 use crate::room;
 use anyhow::{Context, Result};
@@ -9,9 +9,9 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Where it is asked.
+/// The address of the server.
 pub const ADDRESS: &str = "127.0.0.1:53";
-/// Where mail goes once an address is known.
+/// The port of the mail servers.
 pub const SMTP_PORT: u16 = 25;
 /// The recipient in the source's form; `{r}` is random.
 pub const RECIPIENT: &str = "user{m}@d{r}.test";
@@ -34,7 +34,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Gives the room the addresses and begins to answer; silent at first.
+    /// Adds the addresses to the room and starts the server, silent at first.
     pub fn serve() -> Result<Names> {
         room::run("ip", ["route", "add", "local", NETWORK, "dev", "lo"])?;
         let socket = UdpSocket::bind(ADDRESS).context(ADDRESS)?;
@@ -54,13 +54,13 @@ impl Names {
         Ok(names)
     }
 
-    /// From now on it answers nothing, or everything.
+    /// Makes the server silent, or lets it answer.
     pub fn silence(&self, silent: bool) {
         self.silent.store(silent, Relaxed);
     }
 }
 
-/// The reply to a question (RFC 1035 4.1); `None` to what is none.
+/// Returns the reply to a question (RFC 1035 4.1); `None` if it is none.
 fn reply(asked: &[u8]) -> Option<Vec<u8>> {
     let (name_end, label) = name(asked)?;
     let end = name_end + 4;
@@ -82,7 +82,7 @@ fn reply(asked: &[u8]) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-/// Where the name ends, and N where it is `dN.test`.
+/// Returns where the name ends, and N if it is `dN.test`.
 fn name(asked: &[u8]) -> Option<(usize, Option<u32>)> {
     let (mut at, mut labels) = (HEADER_BYTES, Vec::new());
     loop {

@@ -1,6 +1,6 @@
 //! Kills the mailer as a crash does and waits until its queue is open again.
 //!
-//! Must never let it end in order: nothing may be written for the next start.
+//! Must never let the mailer end properly: it must not write anything for the next start.
 
 use super::{Bench, median};
 use crate::running::{Running, SAID};
@@ -35,7 +35,7 @@ pub fn reopen(bench: &Bench, running: &mut Running, run: &mut Run) -> Result<()>
     Ok(())
 }
 
-/// `name=NUMBER` in a line of the log.
+/// Returns NUMBER of `name=NUMBER` in a line of the log.
 fn field(line: &str, name: &str) -> Option<f64> {
     let value = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
     value.parse().ok()

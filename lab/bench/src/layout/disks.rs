@@ -1,6 +1,6 @@
 //! Disks of files: loop devices with a file system each, mounted side by side; and a slow one.
 //!
-//! Must never stay: what is mounted is unmounted and its file deleted when it is dropped.
+//! Must never outlive its use: dropping it unmounts it and deletes its file.
 
 use crate::machine;
 use crate::room::run;
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 pub use crate::power::FileSystem;
 
-/// Of a disk where no one says more. Sparse: only what is written takes room.
+/// Default size of a disk. Files are sparse.
 pub const DISK_BYTES: u64 = 2 << 30;
 const DISKS_MAX: u32 = 100;
-/// How long the dead may keep a file system busy.
+/// Time for which ended processes may keep a file system busy.
 const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(20);
-/// Between two tries.
+/// Time between two tries.
 const UNMOUNT_REST: Duration = Duration::from_millis(20);
-/// Of the slow disk's file.
+/// Size of the slow disk's file.
 const SLOW_BYTES: u64 = 1 << 30;
 /// Writes that the slow disk does in a second. One line appended and synced takes ext4 about four of them, so that it
 /// waits as long as it would for a disk that turns.
@@ -54,7 +54,7 @@ pub fn mount(file: &Path, place: &Path, options: &str) -> Result<()> {
 pub struct Disks {
     places: Vec<PathBuf>,
     files: Vec<PathBuf>,
-    /// Where the kernel was told to slow one down, and which.
+    /// The file that limits the writes of a device, and that device.
     throttle: Option<(PathBuf, machine::Device)>,
     how: String,
 }
@@ -92,12 +92,12 @@ impl Disks {
         Ok(disks)
     }
 
-    /// Where they are mounted.
+    /// Returns the mount points.
     pub fn places(&self) -> &[PathBuf] {
         &self.places
     }
 
-    /// What they are, in words, with what was measured.
+    /// Describes them, with what was measured.
     pub fn how(&self) -> &str {
         &self.how
     }
@@ -136,7 +136,7 @@ impl Drop for Disks {
     }
 }
 
-/// Waits for those who still have files open; at last it goes when they go.
+/// Unmounts, waiting for programs with open files; at last lazily.
 fn unmount(place: &Path) {
     let path = place.display().to_string();
     let end = Instant::now() + UNMOUNT_TIME_MAX;
@@ -164,7 +164,7 @@ fn limit(control: &Path, device: machine::Device, per_second: u32) -> Result<()>
     Ok(())
 }
 
-/// How long it takes to append a line there, in microseconds.
+/// Measures how long it takes to append a line, in microseconds.
 fn line_times(place: &Path) -> Result<Vec<f64>> {
     let path = place.join("measured");
     let mut file = File::create(&path)?;

@@ -9,14 +9,14 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What one writer has at hand.
+/// The buffers of one writer.
 pub struct Writer<'a> {
     plan: &'a LayoutPlan,
     body: Vec<u8>,
 }
 
 impl Writer<'_> {
-    /// With a body of the plan's size.
+    /// Creates buffers with a body of the plan's size.
     pub fn new(plan: &LayoutPlan) -> Writer<'_> {
         let line =
             b"This line is as long as lines of mail usually are, and there are many of it.\r\n";
@@ -24,7 +24,7 @@ impl Writer<'_> {
         Writer { plan, body }
     }
 
-    /// Writes message `number` into the directory; how long that took.
+    /// Writes message `number` into the directory. Returns how long that took.
     pub fn create(&mut self, directory: &Path, number: u64) -> Result<Duration> {
         let id = format!("{:08x}{number:08}", self.plan.seed as u32);
         let path = |prefix: &str| directory.join(format!("{prefix}{id}"));

@@ -1,6 +1,6 @@
 //! The bare layout of 2006: two files a message in queue directories, written by the laboratory itself, without a mailer.
 //!
-//! Must never time anything but the files of a message: names and bytes are made before the clock starts.
+//! Must never time anything but a message's files: names and bytes are made before the clock starts.
 
 pub mod disks;
 mod message;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const DIRECTORIES_MAX: u32 = 10_000;
 const WRITERS_MAX: u32 = 1_000;
-/// Each is 16 bytes of memory until the end.
+/// Upper bound on messages: each takes 16 bytes of memory until the end.
 const MESSAGES_MAX: u64 = 10_000_000;
 const SIZE_BYTES_MAX: usize = 100 << 20;
 
@@ -30,11 +30,11 @@ pub enum Spread {
     /// One after the other.
     #[default]
     Turns,
-    /// By the seed.
+    /// At random, by the seed.
     Random,
 }
 
-/// What is written.
+/// The plan of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayoutPlan {
     /// Where the directories are made, in turn; more than one: several disks.
@@ -44,7 +44,7 @@ pub struct LayoutPlan {
     /// Writers at once. They are threads: what they contend for, directories and journal, is the kernel's, and the same
     /// for processes.
     pub writers: u32,
-    /// Messages in all.
+    /// Number of messages.
     pub messages: u64,
     /// Bytes of a message's body.
     pub size_bytes: usize,
@@ -54,7 +54,7 @@ pub struct LayoutPlan {
     pub sync_directory: bool,
     /// Which directory a message goes to.
     pub spread: Spread,
-    /// What chose the names, and the directories if they are random.
+    /// The seed for names and random directories.
     pub seed: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct LayoutPlan {
 pub struct LayoutResult {
     /// Messages written.
     pub messages: u64,
-    /// From the first to the last.
+    /// Seconds from the first to the last message.
     pub seconds: f64,
     /// Messages a second.
     pub rate: f64,
@@ -73,7 +73,7 @@ pub struct LayoutResult {
     pub histogram: String,
     /// Create time in microseconds over messages already queued: the median of each of up to 1,000 bins.
     pub medians: Vec<(f64, f64)>,
-    /// The same, raw: each so-manieth message.
+    /// The same times, raw, of an even selection of messages.
     pub thinned: Vec<(f64, f64)>,
     /// Growth of the create time with each queued message, over all messages, in microseconds; `None` of fewer than three.
     pub slope_us: Option<f64>,
@@ -83,7 +83,7 @@ pub struct LayoutResult {
     pub intercept_us: Option<f64>,
 }
 
-/// What the writers share.
+/// State shared by the writers.
 struct Shared<'a> {
     plan: &'a LayoutPlan,
     directories: Vec<PathBuf>,
@@ -93,7 +93,7 @@ struct Shared<'a> {
     start: Barrier,
 }
 
-/// Makes the directories and fills them. What is written stays.
+/// Makes the directories and fills them; the files stay.
 pub fn run(plan: &LayoutPlan) -> Result<LayoutResult> {
     plan.check()?;
     let shared = Shared {
@@ -132,7 +132,7 @@ impl LayoutPlan {
         within("size", self.size_bytes as u64, SIZE_BYTES_MAX as u64)
     }
 
-    /// Nothing that was written before is still on its way to the disks afterwards.
+    /// Makes the directories, then syncs everything that was written before.
     fn make_directories(&self) -> Result<Vec<PathBuf>> {
         let make = |number: u32| {
             let place = &self.places[number as usize % self.places.len()];
@@ -147,7 +147,7 @@ impl LayoutPlan {
         Ok(directories)
     }
 
-    /// The directory of message `number`.
+    /// Returns the directory of message `number`.
     fn directory(&self, number: u64) -> usize {
         let chosen = match self.spread {
             Spread::Turns => number,
@@ -158,7 +158,7 @@ impl LayoutPlan {
 }
 
 impl Shared<'_> {
-    /// Writes messages until there are enough, or until another writer has failed.
+    /// Writes messages until all are written, or until another writer has failed.
     fn write(&self) -> Result<Part> {
         let mut writer = Writer::new(self.plan);
         self.start.wait();
@@ -218,22 +218,22 @@ fn scramble(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What the command `layout` is told.
+/// The options of `layout`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Queue directories
     #[arg(long, default_value_t = 1)]
     directories: u32,
-    /// Writers at once
+    /// Concurrent writers
     #[arg(long, default_value_t = 1)]
     writers: u32,
-    /// Messages in all
+    /// Number of messages
     #[arg(long, default_value_t = 30_000)]
     messages: u64,
     /// Bytes of a message's body
     #[arg(long, default_value_t = 4096)]
     size: usize,
-    /// Where to write; given several times, directories are spread over them
+    /// Directory to write to; may be repeated, queue directories are then spread over them
     #[arg(long = "in", default_value = ".")]
     places: Vec<PathBuf>,
     /// Sync nothing
@@ -245,10 +245,10 @@ pub struct Options {
     /// Which directory a message goes to
     #[arg(long, default_value = "turns")]
     spread: Spread,
-    /// What chooses names and random directories; else drawn
+    /// The seed for names and random directories; the default is random
     #[arg(long)]
     seed: Option<u64>,
-    /// Leave what was written
+    /// Keep the files
     #[arg(long)]
     keep: bool,
     /// Number of loop disks of 2 GiB to make in the first place, with the directories spread over them; needs root
@@ -259,7 +259,7 @@ pub struct Options {
     slow_disk: bool,
 }
 
-/// Writes, prints one JSON line, and takes away what was written.
+/// Writes the files, prints one JSON line, and removes the files.
 pub fn command(options: Options) -> Result<()> {
     if (options.disks > 0 || options.slow_disk) && !crate::room::is_inside() {
         // What is mounted there ends with the room.

@@ -1,12 +1,12 @@
-//! Makes a long series of create times short enough for a record and a picture.
+//! Shortens a long series of create times for a record and a figure.
 //!
-//! Must never hide the slow ones behind means: bins have medians, and raw times stand beside them.
+//! Must never hide slow ones behind means: bins have medians, and raw times are kept as well.
 
 use std::time::Duration;
 
-/// Medians kept.
+/// Number of medians kept.
 const BINS_MAX: usize = 1_000;
-/// Raw times kept.
+/// Number of raw times kept.
 const RAW_MAX: usize = 1_000;
 
 /// One message.
@@ -48,7 +48,7 @@ pub fn medians(points: &[Point]) -> Vec<(f64, f64)> {
     points.chunks(size).map(median).collect()
 }
 
-/// Each so-manieth as it is.
+/// Returns an even selection of raw points.
 pub fn thinned(points: &[Point]) -> Vec<(f64, f64)> {
     let step = points.len().div_ceil(RAW_MAX).max(1);
     points.iter().step_by(step).map(Point::pair).collect()

@@ -1,38 +1,38 @@
 //! Which file system lies under a path, and which disk under that.
 //!
-//! Must never fail for want of a name: a file system without a device (tmpfs, overlay) is named by what it is mounted from.
+//! Must never fail for lack of a name: a file system without a device (tmpfs, overlay) is named by its source.
 
 use anyhow::{Context, Result};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Loop devices on loop devices, partitions and maps are followed so far.
+/// Depth to which loop devices, partitions and maps are followed.
 const DEPTH_MAX: usize = 6;
 
 /// A block device's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Which driver.
+    /// The driver.
     pub major: u32,
-    /// Which of its devices.
+    /// The driver's device.
     pub minor: u32,
 }
 
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where.
+    /// The mount point.
     pub point: PathBuf,
-    /// Which kind: `ext4`.
+    /// Its type, such as `ext4`.
     pub file_system: String,
-    /// What was mounted: `/dev/vda`, or a word.
+    /// Its source: `/dev/vda`, or a word.
     pub source: String,
-    /// Its device; major 0 where it has none.
+    /// Its device; major 0 if it has none.
     pub device: Device,
 }
 
-/// The file system in which `path` lies.
+/// Returns the file system of `path`.
 pub fn mount_of(path: &Path) -> Result<Mount> {
     let path = path.canonicalize().with_context(|| path.display().to_string())?;
     let number = std::fs::metadata(&path)?.dev();
@@ -47,14 +47,14 @@ pub fn mount_of(path: &Path) -> Result<Mount> {
     found.with_context(|| format!("{} lies in no mount that is told of", path.display()))
 }
 
-/// The whole disk under `path`, of which the kernel counts the flushes; `None` where there is no block device.
+/// Returns the whole disk under `path`, whose flushes the kernel counts; `None` if there is no block device.
 pub fn device_under(path: &Path) -> Result<Option<Device>> {
     let mount = mount_of(path)?;
     Ok(mount.block_device().map(|device| device.whole(DEPTH_MAX)))
 }
 
 impl Mount {
-    /// Reads a line of /proc/self/mountinfo.
+    /// Parses a line of /proc/self/mountinfo.
     fn parse(line: &str) -> Option<Mount> {
         let (own, rest) = line.split_once(" - ")?;
         let mut own = own.split(' ').skip(2);
@@ -66,7 +66,7 @@ impl Mount {
         Some(Mount { point, file_system, source, device })
     }
 
-    /// The device with its model, in words; loop devices with the file behind them and that file's disk.
+    /// Describes the device with its model; loop devices with their file and that file's disk.
     pub fn disk(&self) -> String {
         self.disk_to(DEPTH_MAX)
     }
@@ -78,7 +78,8 @@ impl Mount {
         }
     }
 
-    /// Some file systems (btrfs) have numbers of their own, but are mounted from a device.
+    /// Returns the block device. Some file systems (btrfs) have device numbers of their own, but are mounted from a
+    /// device.
     fn block_device(&self) -> Option<Device> {
         let mounted_from = || {
             let number = std::fs::metadata(&self.source).ok()?.rdev();
@@ -100,7 +101,7 @@ impl Device {
         PathBuf::from(format!("/sys/dev/block/{}:{}", self.major, self.minor))
     }
 
-    /// Its name: `vda`.
+    /// Returns its name, such as `vda`.
     fn name(self) -> String {
         let link = std::fs::read_link(self.directory()).unwrap_or_default();
         let name = link.file_name().map(|name| String::from_utf8_lossy(name.as_bytes()).into());
@@ -112,7 +113,7 @@ impl Device {
         Some(text.trim().to_string()).filter(|text| !text.is_empty())
     }
 
-    /// The disk of a partition; the one disk of a map (LVM, encryption); else itself. Loop devices are disks.
+    /// Returns the disk of a partition or the one disk of a map (LVM, encryption), else itself. Loop devices are disks.
     fn whole(self, depth: usize) -> Device {
         match self.below() {
             Some(below) if depth > 0 => below.whole(depth - 1),
@@ -159,7 +160,7 @@ impl Device {
     }
 }
 
-/// Spaces and the like stand in octal there.
+/// Replaces the octal escapes of spaces and the like.
 fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

@@ -1,10 +1,10 @@
-//! The control group in which this process is, as a directory.
+//! The directory of this process's control group.
 //!
-//! Must never promise that it can be written to.
+//! Must never claim that the directory is writable.
 
 use std::path::PathBuf;
 
-/// Of the version 1 tree with this controller; of the version 2 tree for an empty name. `None` where there is none.
+/// Returns the group in the version 1 tree with this controller, or in the version 2 tree for an empty name.
 pub fn group_of(controller: &str) -> Option<PathBuf> {
     let ours = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -21,7 +21,7 @@ fn find(controller: &str, ours: &str, mounts: &str) -> Option<PathBuf> {
     Some(point.join(own))
 }
 
-/// The mount point, if this line of mountinfo is that tree.
+/// Returns the mount point, if this line of mountinfo is that tree.
 fn point(line: &str, controller: &str) -> Option<PathBuf> {
     let (own, rest) = line.split_once(" - ")?;
     let mut rest = rest.split(' ');

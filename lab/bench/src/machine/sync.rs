@@ -1,6 +1,6 @@
-//! How long the disk takes to sync 4 KiB: written in place into a file that was filled before, then fdatasync.
+//! The time that the disk takes to sync 4 KiB: written in place into a filled file, then fdatasync.
 //!
-//! Must never let the file grow while it measures: that would time the file system's journal as well.
+//! Must never let the file grow during the measurement: that would time the file system's journal as well.
 
 use anyhow::{Context, Result};
 use rustix::fs::fdatasync;
@@ -14,19 +14,19 @@ const WRITE_BYTES: usize = 4096;
 const FILE_WRITES: u64 = 256;
 const WARM_UP: usize = 10;
 const SAMPLES_MAX: usize = 200;
-/// A disk that syncs in 8 ms gives fewer samples, not a longer wait.
+/// Time limit: a slow disk gives fewer samples, not a longer wait.
 const TIME_MAX: Duration = Duration::from_millis(400);
-/// However slow it is.
+/// Smallest number of samples.
 const SAMPLES_MIN: usize = 20;
 
-/// How long the syncs took.
+/// The times of the syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SyncTimes {
     /// The median, in microseconds.
     pub median_us: f64,
-    /// Of a hundred syncs the slowest but one, in microseconds.
+    /// The 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// How many were timed.
+    /// The number of timed syncs.
     pub samples: usize,
 }
 
@@ -54,7 +54,7 @@ pub fn sync_times(path: &Path) -> Result<SyncTimes> {
     Ok(summary(&mut times))
 }
 
-/// One write and its sync, in microseconds.
+/// Times one write and its sync, in microseconds.
 fn sync_one(file: &File, write: u64) -> Result<f64> {
     // Bytes that change, or a disk that compares or compresses would have nothing to do.
     let bytes = [write as u8 ^ 0x55; WRITE_BYTES];

@@ -1,4 +1,4 @@
-//! A filled queue, kept in a file and restored before each run, so that all runs find the same.
+//! A filled queue in an archive, restored before each run, so that all runs find the same queue.
 //!
 //! Must never be taken where the mailer, its settings or the load have changed since: the note beside it says for what
 //! it was made.
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// For what an archive was made.
+/// What an archive was made for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     subject: String,
@@ -31,7 +31,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Takes the one that is there, or fills a queue and makes it.
+    /// Takes the existing archive, or fills a queue and makes one.
     pub fn of(site: &Site, subject: &Variant, plan: &Plan) -> Result<Archive> {
         std::fs::create_dir_all(&plan.archives)?;
         let name = format!("{}-{}-{}", subject.name(), plan.messages, plan.hosts.max(1));
@@ -48,7 +48,7 @@ impl Archive {
         Ok(Archive { tar })
     }
 
-    /// Puts the queue back as it was, and waits until the disk has it.
+    /// Restores the queue and waits until it is on the disk.
     pub fn restore(&self, queue: &Path) -> Result<()> {
         empty(queue)?;
         unpack(&self.tar, queue)?;
@@ -74,7 +74,7 @@ fn wanted(site: &Site, subject: &Variant, plan: &Plan) -> Result<Note> {
     })
 }
 
-/// Settings without comments (some hold the hour), and with names instead of one run's paths and ports.
+/// Returns the settings without comments, which may hold the time, and without a run's paths and ports.
 fn lasting(text: &str, site: &Site) -> String {
     let text: String = text
         .lines()
@@ -90,7 +90,7 @@ fn lasting(text: &str, site: &Site) -> String {
         .replace(&site.port.to_string(), "{port}")
 }
 
-/// The format keeps the fractions of seconds of file times.
+/// Packs a directory in a format that keeps fractions of seconds of file times.
 fn pack(queue: &Path, tar: &Path) -> Result<()> {
     let [queue, tar] = [queue, tar].map(|path| path.display().to_string());
     room::run("tar", ["--format=posix", "--numeric-owner", "-C", &queue, "-cf", &tar, "."])?;

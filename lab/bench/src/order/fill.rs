@@ -1,6 +1,6 @@
-//! Fills a mailer's queue with marked messages that it does not send on.
+//! Fills a mailer's queue with marked messages that it does not deliver.
 //!
-//! Must never be taken for a measurement: it only makes what an archive keeps.
+//! Must never be used as a measurement: it only makes the content of an archive.
 
 use super::Plan;
 use super::variant::Variant;
@@ -10,11 +10,11 @@ use anyhow::{Context, Result, ensure};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Sessions where all goes to one host.
+/// Sessions if all messages go to one host.
 const SESSIONS: u32 = 10;
 /// Sources that send at the same time if there are several hosts, so that their messages mix.
 const SOURCES_MAX: u32 = 50;
-/// Until the mailer counts all that it has taken.
+/// Time within which the mailer must count all accepted messages.
 const COUNT_TIME_MAX: Duration = Duration::from_secs(60);
 /// The first of the runs' names.
 const FIRST_RUN: u64 = 0x0d0e_2006_0000_0000;
@@ -54,7 +54,7 @@ fn source(site: &Site, subject: &Variant, plan: &Plan, host: u32) -> Result<Chil
     command.spawn().context("the source cannot be started")
 }
 
-/// Messages to one host.
+/// Returns the number of messages to one host.
 fn share(plan: &Plan, host: u32) -> u64 {
     let hosts = u64::from(plan.hosts.max(1));
     plan.messages / hosts + u64::from(u64::from(host) < plan.messages % hosts)

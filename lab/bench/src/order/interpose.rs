@@ -6,11 +6,11 @@ use crate::room;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// Where notes go.
+/// The environment variable with the file of notes.
 const NOTES: &str = "LAB_ORDER_NOTES";
-/// How the name of a message's file begins.
+/// The environment variable with the prefix of message files.
 const FILES: &str = "LAB_ORDER_FILES";
-/// Set where the run ends at the first message.
+/// The environment variable that ends the run at the first message.
 const STOP: &str = "LAB_ORDER_STOP";
 
 /// See the module.
@@ -20,7 +20,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Compiles it into this directory by Debian's gcc.
+    /// Compiles the library into this directory with Debian's gcc.
     pub fn build(directory: &Path) -> Result<Library> {
         let (text, path) = (directory.join("interpose.c"), directory.join("interpose.so"));
         std::fs::write(&text, include_str!("interpose.c"))?;
@@ -39,12 +39,12 @@ impl Library {
         settings
     }
 
-    /// Where it lies.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was noted so far.
+    /// Returns the notes so far.
     pub fn notes(&self) -> Result<String> {
         std::fs::read_to_string(&self.notes).with_context(|| {
             format!("{}: nothing was noted; was the library loaded?", self.notes.display())

@@ -20,87 +20,87 @@ use std::path::PathBuf;
 use std::time::Duration;
 use variant::Variant;
 
-/// Hosts at most: each is an address of 127.9.0.0/24.
+/// Upper bound on hosts: each is an address of 127.9.0.0/24.
 const HOSTS_MAX: u32 = 250;
-/// Runners at most: each is a process.
+/// Upper bound on runners: each is a process.
 const RUNNERS_MAX: u32 = 100;
-/// A run takes no longer than this.
+/// Time limit of a run.
 const RUN_TIME_MAX: Duration = Duration::from_secs(900);
 
-/// What the system remembers of the queue's files when the run begins.
+/// The state of the system's caches when the run begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cache {
-    /// All that was restored and fits into memory.
+    /// All restored files that fit into memory are cached.
     #[default]
     Warm,
-    /// Nothing: the kernel was told to drop pages, names and inodes of the whole machine.
+    /// Nothing is cached: the kernel dropped pages, names and inodes of the whole machine.
     Cold,
 }
 
-/// When a run is over.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Until {
-    /// When it would begin the first message: nothing is delivered.
+    /// Before the first message: nothing is delivered.
     #[default]
     Sorted,
-    /// When the next hop has all messages.
+    /// Once the next hop has all messages.
     Empty,
 }
 
 /// One run.
 pub struct Plan {
-    /// In the mailer's word.
+    /// The order, by the mailer's own name.
     pub order: String,
-    /// In the queue.
+    /// Messages in the queue.
     pub messages: u64,
-    /// Of each message.
+    /// Bytes of each message.
     pub size_bytes: u64,
-    /// Queue runners that are started at once, each for the whole queue.
+    /// Queue runners that start at the same time, each for the whole queue.
     pub runners: u32,
     /// Different hosts to which the messages go in turn; 0 and 1: all to one.
     pub hosts: u32,
-    /// See `Cache`.
+    /// The state of the caches.
     pub cache: Cache,
-    /// See `Until`.
+    /// The end of the run.
     pub until: Until,
     /// Rest between the restoring and the run.
     pub settle: Duration,
-    /// What each connection costs at the sink, as its `--delay` has it; empty: nothing.
+    /// The delay of each connection at the sink, in the form of `--delay`; empty: none.
     pub delay: String,
     /// Whether the sink's side acknowledges each segment at once, instead of when it answers or after 40 ms.
     pub acknowledge_at_once: bool,
     /// The subject's version: an archive of another one is made anew.
     pub version: String,
-    /// Where archives are kept from run to run.
+    /// The directory of the archives.
     pub archives: PathBuf,
-    /// The program that has source and sink: ours.
+    /// The program with source and sink: ours.
     pub lab: PathBuf,
 }
 
-/// What a run showed.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Reading the queue; the mean where several processes did.
+    /// Time to read the queue, in milliseconds; the mean of several processes.
     pub read_ms: f64,
-    /// Sorting it; the same.
+    /// Time to sort it, in the same way.
     pub sort_ms: f64,
-    /// Both.
+    /// The sum of both.
     pub sum_ms: f64,
     /// From the start of the runners until the next hop had everything.
     pub empty_s: Option<f64>,
     /// Messages that were sorted (or, in no order, read) by each.
     pub entries: u64,
-    /// By what each thing was measured.
+    /// The way of measuring each value.
     pub how: BTreeMap<String, String>,
-    /// All of this and more, by names that end in their unit.
+    /// All values, with names that end in their unit.
     pub values: BTreeMap<String, f64>,
-    /// What a reader has to know.
+    /// Warnings to the reader.
     pub warnings: Vec<String>,
 }
 
-/// Why this subject cannot do this run; `None` if it can.
+/// Returns why this subject does not support this run; `None` if it does.
 pub fn refuses(subject: &dyn Subject, plan: &Plan) -> Option<String> {
     let orders = subject.orders();
     if !orders.is_empty() && !orders.contains(&plan.order.as_str()) {
@@ -167,7 +167,7 @@ impl Measured {
     }
 }
 
-/// The same place for another duty, in the order in which the mailer comes.
+/// Returns the same site for another duty, with the mailer's default order.
 fn with_duty(site: &Site, duty: Duty) -> Site {
     let setup =
         crate::subject::Setup { duty, order: String::new(), runners: 0, ..site.setup.clone() };

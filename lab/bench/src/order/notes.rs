@@ -1,19 +1,19 @@
-//! What the interposed library noted of a queue run, added up: reading, sorting, and the step to the first message.
+//! The sums of the interposed library's notes: reading, sorting, and the step to the first message.
 //!
-//! Must never count a sort that is none of the queue: a mailer sorts other things too.
+//! Must never count a sort of something other than the queue: a mailer sorts other things too.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What one process did.
+/// The sums of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
     /// From the opening of each queue directory to its closing, in milliseconds.
     pub read_ms: f64,
-    /// Inside of `qsort`.
+    /// Time inside `qsort`, in milliseconds.
     pub sort_ms: f64,
-    /// From the end of the last of them to the first message; `None` where it was not stopped there.
+    /// Time from the last of them to the first message; `None` if the run did not end there.
     pub begin_ms: Option<f64>,
     /// Messages seen in the directories.
     pub messages: u64,
@@ -21,7 +21,7 @@ pub struct Reading {
     pub sorted: u64,
 }
 
-/// A process's notes as they come.
+/// The state while a process's notes are read.
 #[derive(Default)]
 struct Course {
     reading: Reading,
@@ -56,7 +56,7 @@ pub fn add_up(text: &str, queue: &Path, sorts: u32) -> Result<Vec<Reading>> {
     Ok(readings)
 }
 
-/// When the first process that made notes started, in nanoseconds of the monotonic clock.
+/// Returns when the first process with notes started, in nanoseconds of the monotonic clock.
 pub fn first_start(text: &str) -> Option<u64> {
     let starts = text.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);

@@ -1,6 +1,6 @@
-//! Posthaste's queue run: it says itself how long reading its index and sorting took.
+//! Posthaste's queue run, which reports how long reading its index and sorting took.
 //!
-//! Must never have a next hop while the mailer starts: what it has queued would flow before the run.
+//! Must never have a next hop while the mailer starts: queued mail would be delivered before the run.
 
 use super::taker::{self, Taker};
 use super::variant::{Variant, file_of};

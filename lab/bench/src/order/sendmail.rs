@@ -1,6 +1,6 @@
-//! Sendmail's queue run, with a library put before its `qsort`: its sort makes no system call that could be seen.
+//! Sendmail's queue run, with a library that wraps its `qsort`: the sort makes no system call that a tracer could see.
 //!
-//! Must never deliver where only reading and sorting are asked for: the run ends at its first message's file.
+//! Must never deliver if only reading and sorting are measured: the run ends at its first message's file.
 
 use super::interpose::Library;
 use super::notes::{self, Reading};

@@ -17,13 +17,13 @@ pub struct Taker {
     messages: u64,
 }
 
-/// What it has taken.
+/// What it has received.
 pub struct Taken {
-    /// When it had the last message, in nanoseconds of the monotonic clock.
+    /// The time of its last message, in nanoseconds of the monotonic clock.
     pub last_ns: u64,
-    /// Connections that it saw.
+    /// Connections.
     pub connections: f64,
-    /// Messages that came again.
+    /// Duplicate messages.
     pub duplicates: f64,
 }
 
@@ -41,7 +41,7 @@ fn acknowledge(at_once: bool) -> Result<()> {
 }
 
 impl Taker {
-    /// Its port is open when this returns.
+    /// Starts the sink; its port is open when this returns.
     pub fn start(site: &Site, plan: &Plan) -> Result<Taker> {
         acknowledge(plan.acknowledge_at_once)?;
         let mut command = Command::new(&plan.lab);
@@ -61,7 +61,7 @@ impl Taker {
         Ok(Taker { child, messages: plan.messages })
     }
 
-    /// Waits until it has everything.
+    /// Waits until it has received everything.
     pub fn wait(mut self) -> Result<Taken> {
         let mut text = String::new();
         let mut output = self.child.stdout.take().context("it is piped")?;
@@ -85,13 +85,13 @@ impl Drop for Taker {
     }
 }
 
-/// The clock by which the library and the sink go, too.
+/// Returns the time of the clock that the library and the sink use as well.
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Waits for a condition, but not for ever.
+/// Waits for a condition, with a time limit.
 pub fn wait_until(what: &str, is_done: impl Fn() -> bool) -> Result<()> {
     let end = Instant::now() + RUN_TIME_MAX;
     while !is_done() {

@@ -1,4 +1,4 @@
-//! A subject as the order question needs it: with many hosts to send to, and with another program in its place.
+//! A subject for queue runs: with many hosts to deliver to, and with another program in the mailer's place.
 //!
 //! Must never change anything else of the subject's settings.
 
@@ -11,17 +11,17 @@ use std::process::Command;
 pub struct Variant<'a> {
     inner: &'a dyn Subject,
     hosts: u32,
-    /// Runs instead of the mailer: program and arguments.
+    /// The program and arguments that run instead of the mailer.
     instead: Option<Vec<String>>,
 }
 
 impl<'a> Variant<'a> {
-    /// The subject as it is, with this many hosts.
+    /// Wraps a subject and gives it this number of hosts.
     pub fn of(inner: &'a dyn Subject, hosts: u32) -> Variant<'a> {
         Variant { inner, hosts, instead: None }
     }
 
-    /// With these words in place of the mailer's program.
+    /// Replaces the mailer's program by these words.
     pub fn instead(self, words: Vec<String>) -> Variant<'a> {
         Variant { instead: Some(words), ..self }
     }
@@ -59,7 +59,7 @@ fn address(number: u32) -> String {
     format!("127.9.0.{}", number + 1)
 }
 
-/// A route for each host above the one for all.
+/// Adds a route for each host before the one for all others.
 fn posthaste_routes(text: &str, port: u16, hosts: u32) -> Option<String> {
     let at = text.find("[[route]]")?;
     let route = |number: u32| {
@@ -140,7 +140,7 @@ impl Subject for Variant<'_> {
     }
 }
 
-/// The settings file that ends so.
+/// Returns the settings file with this suffix.
 pub fn file_of<'a>(files: &'a [PathBuf], end: &str) -> Result<&'a Path> {
     let found = files.iter().find(|path| path.extension().is_some_and(|found| found == end));
     ensure!(found.is_some(), "no settings file ends in .{end}");

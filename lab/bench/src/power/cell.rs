@@ -1,6 +1,6 @@
 //! The cells of the table: a file system, a next hop, a mailer; and what a seed chooses for one cut.
 //!
-//! Must never draw lots: all of a cut's choices follow from its seed.
+//! Must never be random: all choices of a cut follow from its seed.
 
 use crate::subject::Mailer;
 use clap::ValueEnum;
@@ -17,15 +17,15 @@ pub enum FileSystem {
     Xfs,
 }
 
-/// The next hop while the load is on; after the cut it is always up.
+/// The next hop during the load; after the cut it is always up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NextHop {
     /// Refuses connections: all mail stays in the queue.
     Down,
-    /// Takes mail: the cut comes in the middle of relaying.
+    /// Accepts mail: the cut comes in the middle of relaying.
     Up,
-    /// Takes mail, and goes on when the power of the disk alone is gone: the mailer lives for some seconds more.
+    /// Accepts mail also after the cut, which takes the disk alone: the mailer lives for some seconds more.
     UpAfter,
 }
 
@@ -33,13 +33,13 @@ impl NextHop {
     /// The cells of a campaign that names none.
     pub const USUAL: [NextHop; 2] = [NextHop::Down, NextHop::Up];
 
-    /// Whether it takes mail during the load.
+    /// Returns whether it accepts mail during the load.
     pub fn is_up(self) -> bool {
         self != NextHop::Down
     }
 }
 
-/// What is cut.
+/// The mailers whose power is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Entrant {
@@ -51,49 +51,49 @@ pub enum Entrant {
     Exim,
     /// Debian's OpenSMTPD.
     Opensmtpd,
-    /// Posthaste on an overlay mounted `volatile`: its syncs do nothing. It has to lose mail.
+    /// Posthaste on an overlay mounted `volatile`, whose syncs do nothing: it must lose mail.
     Control,
-    /// Postfix under libeatmydata: its syncs do nothing. It has to lose mail.
+    /// Postfix under libeatmydata, whose syncs do nothing: it must lose mail.
     PostfixEatmydata,
 }
 
 /// One cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cell {
-    /// Under the queue.
+    /// The file system under the queue.
     pub fs: FileSystem,
-    /// During the load.
+    /// The next hop during the load.
     pub next_hop: NextHop,
-    /// Whose power is cut.
+    /// The mailer.
     pub subject: Entrant,
 }
 
-/// What a seed chooses.
+/// The choices of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// From the load's start to the cut.
+    /// Time from the load's start to the cut.
     pub cut_after: Duration,
-    /// Sessions at once.
+    /// Concurrent sessions.
     pub sessions: u64,
-    /// Messages over one connection; 0 is all.
+    /// Messages over one connection; 0: all of them.
     pub per_connection: u64,
     /// Recipients of each message.
     pub recipients: u64,
     /// Size of each message.
     pub message_bytes: u64,
-    /// The power goes once more so long after the mailer was started again: in its recovery, or while it drains.
+    /// Time from the mailer's restart to a second cut: in its recovery, or while it drains.
     pub second_cut_after: Option<Duration>,
-    /// The next hop takes so long for each message until the cut, so that some are under way and others wait.
+    /// Time that the next hop takes for each message until the cut, so that some are in flight and others wait.
     pub hop_delay_ms: u64,
 }
 
-/// The load is on for at least so long.
+/// Shortest load.
 const CUT_MS_MIN: u64 = 150;
-/// And never longer than this.
+/// Longest load.
 const CUT_MS_MAX: u64 = 3000;
-/// The slowest next hop takes so long for a message.
+/// Time that the slowest next hop takes for a message.
 const HOP_DELAY_MS_MAX: u64 = 300;
-/// A second cut comes within this time.
+/// Time within which a second cut comes.
 const SECOND_CUT_MS_MAX: u64 = 1500;
 /// One cut in this number is followed by a second one.
 const SECOND_CUT_EVERY: u64 = 4;
@@ -109,7 +109,7 @@ impl Entrant {
         }
     }
 
-    /// Whether it does not sync, so that a lost message is no news.
+    /// Returns whether it does not sync, so that it is expected to lose mail.
     pub fn is_known_to_lose(self) -> bool {
         matches!(self, Entrant::Opensmtpd | Entrant::Control | Entrant::PostfixEatmydata)
     }
@@ -121,7 +121,7 @@ impl Entrant {
 }
 
 impl Plan {
-    /// Of one seed, for this next hop.
+    /// Returns the choices of a seed for this next hop.
     pub fn for_hop(seed: u64, next_hop: NextHop) -> Plan {
         match next_hop {
             // A next hop so slow that mail waits, and one cut: what comes twice is then what this one makes.
@@ -132,7 +132,7 @@ impl Plan {
         }
     }
 
-    /// Of one seed.
+    /// Returns the choices of a seed.
     pub fn of(seed: u64) -> Plan {
         let mut lots = Lots(seed);
         Plan {

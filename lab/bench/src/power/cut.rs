@@ -1,6 +1,6 @@
-//! One cut: load, the power goes, the journal is replayed, the mailer starts again, everything is counted.
+//! One power cut: a load, the cut, the replay of the journal, the mailer's restart, and the counts.
 //!
-//! Must never call a message lost while the mailer still moves, or promised because it was sent.
+//! Must never call a message lost while the mailer still delivers, or promised because it was sent.
 
 use super::DEAD_DISK_TIME;
 use super::cell::{Cell, Entrant, NextHop, Plan};
@@ -18,21 +18,21 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The name under which libeatmydata is loaded, and its places.
+/// The file name of libeatmydata, and the directories that may have it.
 const EATMYDATA: &str = "libeatmydata.so";
 const EATMYDATA_PATHS: [&str; 2] =
     ["/usr/lib/x86_64-linux-gnu/libeatmydata.so", "/usr/lib/aarch64-linux-gnu/libeatmydata.so"];
-/// The source waits this long for a reply.
+/// Time for which the source waits for a reply.
 const REPLY_SECONDS_MAX: &str = "10";
-/// Nothing has come for so long and the queue is empty: all has come that will.
+/// Time without a delivery, with an empty queue, after which everything has come.
 const QUIET_TIME: Duration = Duration::from_millis(700);
-/// Nothing has come for so long although the queue is not empty: it is stuck.
+/// Time without a delivery, with a queue that is not empty, after which the mailer is stuck.
 const STUCK_TIME: Duration = Duration::from_secs(20);
-/// A drain is never longer.
+/// Time limit of a drain.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(240);
-/// The mailer is told again to try everything.
+/// Time after which the mailer is told again to try everything.
 const FLUSH_PERIOD: Duration = Duration::from_secs(1);
-/// Between two looks at the drain.
+/// Time between two looks at the drain.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 /// The files below `work` that only live as long as a cut: the image, and how it was before the last start.
@@ -40,13 +40,13 @@ pub const IMAGES: [&str; 2] = ["cut.img", "before.img"];
 
 /// What all cuts of a campaign share.
 pub struct Campaign {
-    /// Ports, programs and places.
+    /// Ports, programs and directories.
     pub site: Site,
-    /// Of the unpacked packages.
+    /// Versions of the unpacked packages.
     pub versions: Versions,
-    /// Where images that lost mail are kept.
+    /// The directory in which images that lost mail are kept.
     pub kept: PathBuf,
-    /// Whether images are kept also of those that are known to lose mail.
+    /// Whether images of mailers that are known to lose mail are kept as well.
     pub keeps_all: bool,
 }
 
@@ -62,15 +62,15 @@ struct SinkLine {
     options: sink::Options,
 }
 
-/// What stands when the power has gone and the file system is unmounted.
+/// The state after the cut, with the file system unmounted.
 struct Dark {
-    /// When the cut was asked for.
+    /// The moment of the cut.
     at: Instant,
     cut_after: Duration,
     run: u64,
-    /// Read before it.
+    /// Promises read before the cut.
     promises: Vec<Promise>,
-    /// Read after it.
+    /// Promises read after the cut.
     late: Vec<Promise>,
     ambiguous: u64,
     at_stake: u64,
@@ -80,7 +80,7 @@ struct Dark {
 }
 
 impl Campaign {
-    /// Makes one cut. An error is the harness's; what the mailer does wrong stands in the line.
+    /// Makes one cut. An error is the laboratory's; the mailer's faults are in the line.
     pub fn cut(&self, cell: Cell, seed: u64) -> Result<Line> {
         let plan = Plan::for_hop(seed, cell.next_hop);
         let subject = cell.subject.mailer().subject();
@@ -122,7 +122,7 @@ impl Campaign {
         Ok(line)
     }
 
-    /// From the first start to the unmounted file system.
+    /// Runs the load and the cut, up to the unmounted file system.
     fn serve_and_cut(
         &self,
         cell: Cell,
@@ -172,7 +172,7 @@ impl Campaign {
         })
     }
 
-    /// The mailer starts, and the power goes once more.
+    /// Starts the mailer and cuts the power once more.
     fn cut_again(&self, cell: Cell, after: Duration, image: &mut Image) -> Result<()> {
         image.mount_again()?;
         let subject = cell.subject.mailer().subject();
@@ -183,7 +183,8 @@ impl Campaign {
         image.unmount()
     }
 
-    /// Until everything has come or nothing moves. Returns when the last message came, and what is left.
+    /// Waits until everything has come or nothing is delivered any more. Returns when the last message came, and what
+    /// is left.
     fn drain(&self, cell: Cell, sink: &Sink) -> Result<(Instant, u64)> {
         let subject = cell.subject.mailer().subject();
         let begun = Instant::now();
@@ -292,7 +293,7 @@ impl Campaign {
     }
 }
 
-/// Those of a run that have not come to all their recipients, and to how many they have.
+/// Returns the messages that have not come to all their recipients, and to how many they have.
 fn missing(sink: &Sink, run: u64, promises: &[Promise]) -> Vec<(Promise, u32)> {
     let tokens = promises.iter().map(|promise| Token { run, number: promise.number });
     let came = promises.iter().copied().zip(sink.came(tokens));
@@ -312,7 +313,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Fills in what was promised, lost, doubled and damaged.
+/// Counts what was promised, lost, duplicated and damaged.
 fn judge(line: &mut Line, dark: &Dark, sink: &Sink) -> Result<()> {
     let stats = sink.stats()?;
     let missed = missing(sink, dark.run, &dark.promises);

@@ -11,11 +11,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Sparse: only what is written takes room.
+/// Size of the sparse image.
 const IMAGE_BYTES: u64 = 1 << 30;
-/// How long the dead may keep a file system busy.
+/// Time for which ended processes may keep a file system busy.
 const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(20);
-/// Between two tries.
+/// Time between two tries.
 const UNMOUNT_REST: Duration = Duration::from_millis(20);
 
 /// Whether syncs reach the file system.
@@ -30,9 +30,9 @@ pub enum Syncs {
 /// One image, made for one cut.
 pub struct Image {
     file: PathBuf,
-    /// Where the file system is mounted.
+    /// The mount point.
     disk: PathBuf,
-    /// Where the mailer sees its queue.
+    /// The queue directory that the mailer uses.
     queue: PathBuf,
     mounts: Vec<PathBuf>,
 }
@@ -53,7 +53,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Mounts it again after a cut; the kernel replays the journal. Syncs are real from now on.
+    /// Mounts the image after a cut; the kernel replays the journal. Syncs are real from then on.
     pub fn mount_again(&mut self) -> Result<()> {
         self.mount_disk()?;
         self.mount_queue(Syncs::Kept)
@@ -81,12 +81,12 @@ impl Image {
         Ok(())
     }
 
-    /// Everything written so far reaches the disk, also where the mailer's own syncs do nothing.
+    /// Syncs everything written so far, even if the mailer's own syncs do nothing.
     pub fn settle(&self) -> Result<()> {
         rustix::fs::syncfs(File::open(&self.disk)?).context("syncfs")
     }
 
-    /// The power goes.
+    /// Cuts the power.
     pub fn cut(&self) -> Result<()> {
         shutdown(&self.disk)
     }

@@ -1,6 +1,6 @@
 //! One cut as one JSON line, and the file of them.
 //!
-//! Must never change what stands there: lines are appended, and counted when a campaign is taken up again.
+//! Must never change a written line: lines are appended, and counted when a campaign is resumed.
 
 use super::cell::Cell;
 use anyhow::{Context, Result};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
 
-/// What came of one cut.
+/// The result of one cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// Seconds since 1970.
@@ -16,60 +16,60 @@ pub struct Line {
     /// Which cell.
     #[serde(flatten)]
     pub cell: Cell,
-    /// What chose all below up to `hop_delay_ms`.
+    /// The seed that chose all values below, up to `hop_delay_ms`.
     pub seed: u64,
-    /// From the load's start to the cut.
+    /// Time from the load's start to the cut.
     pub cut_ms: u64,
-    /// Sessions at once.
+    /// Concurrent sessions.
     pub sessions: u64,
     /// Recipients of each message.
     pub recipients: u64,
     /// Size of each message.
     pub message_bytes: u64,
-    /// From the second start to a second cut, where there was one.
+    /// From the second start to a second cut, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second_cut_ms: Option<u64>,
-    /// What the next hop, where it was up, took for each message until the cut.
+    /// Time that the next hop, if it was up, took for each message until the cut.
     #[serde(default)]
     pub hop_delay_ms: u64,
     /// Messages whose 250 was read before the power was cut.
     pub promised: u64,
-    /// Messages whose 250 was read later: in flight at the cut, or said between it and the kill.
+    /// Messages whose 250 was read later: in flight at the cut, or sent between the cut and the kill.
     pub late: u64,
-    /// Promised and not yet with the next hop when the power went.
+    /// Promised, and not yet delivered at the cut.
     pub at_stake: u64,
-    /// Sent to the last byte, no reply: they may come or not.
+    /// Sent to the last byte without a reply: they may come or not.
     pub ambiguous: u64,
-    /// Promised, and not come to all their recipients.
+    /// Promised, and not delivered to all their recipients.
     pub lost: u64,
-    /// Late, and not come to all their recipients: no broken promise, as the power was gone already.
+    /// Late, and not delivered to all their recipients: no broken promise, since the power was already cut.
     #[serde(default)]
     pub lost_late: u64,
-    /// Recipients that got a message once more.
+    /// Recipients that got a duplicate.
     pub doubled: u64,
-    /// Recipients that the mailer said may get one once more, where the next hop went on without a disk.
+    /// Recipients that the mailer announced may get a duplicate, if the next hop went on without a disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<u64>,
-    /// Messages that came with other bytes than were sent.
+    /// Messages whose bytes were changed.
     pub damaged: u64,
-    /// Still queued when nothing moved any more.
+    /// Messages still queued when nothing was delivered any more.
     pub left: u64,
     /// From the mailer's last start to the last message.
     pub drain_ms: u64,
-    /// How long before the cut the lost ones were promised: the newest and the oldest, in milliseconds.
+    /// Milliseconds from the promise of lost messages to the cut: of the newest and the oldest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_age_ms: Option<(u64, u64)>,
-    /// Processes that had the preloaded library in their memory.
+    /// Processes that had loaded the preloaded library.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preloaded: Option<usize>,
-    /// The mailer did not start again, or another trouble after the cut.
+    /// Why the mailer did not start again, or another failure after the cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// The mailer's.
+    /// The mailer's version.
     pub version: String,
-    /// The kernel's.
+    /// The kernel's version.
     pub kernel: String,
-    /// Ours.
+    /// The laboratory's version.
     pub lab: String,
 }
 
@@ -81,7 +81,7 @@ impl Line {
     }
 }
 
-/// Reads a file of lines; one that is not there has none.
+/// Reads a file of lines, plain or compressed. A missing file has no lines.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
     if !path.exists() {
         return Ok(Vec::new());
@@ -94,7 +94,7 @@ pub fn read(path: &Path) -> Result<Vec<Line>> {
     text.lines().enumerate().filter(|(_, line)| !line.is_empty()).map(parse).collect()
 }
 
-/// Appends one.
+/// Appends a line.
 pub fn append(path: &Path, line: &Line) -> Result<()> {
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
     file.write_all((serde_json::to_string(line)? + "\n").as_bytes())?;

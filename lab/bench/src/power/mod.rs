@@ -21,11 +21,11 @@ use clap::ValueEnum;
 use cut::Campaign;
 use std::path::PathBuf;
 
-/// Cuts of each cell with our own mailer, where `--cuts` does not say.
+/// Default number of cuts of each cell with our own mailer.
 const CUTS_OURS: u64 = 20;
-/// Cuts of each other cell.
+/// Default number of cuts of each other cell.
 const CUTS_OTHERS: u64 = 5;
-/// The disk is gone for so long before the mailer is killed, where the next hop goes on.
+/// Time between the loss of the disk and the kill of the mailer, if the next hop goes on.
 const DEAD_DISK_TIME: std::time::Duration = std::time::Duration::from_secs(4);
 /// Consecutive errors of the laboratory that end a campaign.
 const ERRORS_MAX: u32 = 5;
@@ -34,48 +34,48 @@ const PORT: u16 = 2525;
 /// The next hop's.
 const NEXT_HOP_PORT: u16 = 2600;
 
-/// What the scenario is told on its command line.
+/// The options of `power`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Cuts of each cell, those in the file included; without it 20 for posthaste and 5 for each other
+    /// Cuts of each cell, including those in the file; the default is 20 for posthaste and 5 for each other
     #[arg(long)]
     cuts: Option<u64>,
-    /// Whose power is cut; may be given again; without it all
+    /// The mailers whose power is cut; may be repeated; the default is all
     #[arg(long, value_delimiter = ',')]
     subject: Vec<Entrant>,
-    /// The file system under the queue; without it both
+    /// The file system under the queue; the default is both
     #[arg(long, value_delimiter = ',')]
     fs: Vec<FileSystem>,
-    /// The next hop while the load is on; without it down and up
+    /// The next hop during the load; the default is down and up
     #[arg(long, value_delimiter = ',')]
     next_hop: Vec<NextHop>,
-    /// The first cut's seed, the next ones count up from it; else drawn at random
+    /// The first cut's seed, from which the next ones count up; the default is random
     #[arg(long)]
     seed: Option<u64>,
-    /// One JSON line a cut is appended to this file; what stands there is not done again
+    /// The file to which each cut's JSON line is appended; cuts in it are not repeated
     #[arg(long, default_value = "power.jsonl")]
     out: PathBuf,
     /// Write the table to this file, too, in Markdown
     #[arg(long)]
     markdown: Option<PathBuf>,
-    /// Make no cut, only print the table of what is in the file
+    /// Only print the table of the file
     #[arg(long)]
     table: bool,
-    /// Keep the image of each bad cut; without it only of mailers that sync
+    /// Keep the image of each bad cut; the default is only of mailers that sync
     #[arg(long)]
     keep_all: bool,
-    /// Images, logs and what is kept of bad cuts; about 3 GB
+    /// Directory of images, logs and what is kept of bad cuts; about 3 GB
     #[arg(long, default_value = "/var/tmp/posthaste-lab-power")]
     work: PathBuf,
-    /// Debian's packages, unpacked; fetched if they are not there; without it below --work
+    /// Directory of Debian's unpacked packages, fetched if missing; the default is below --work
     #[arg(long)]
     peers: Option<PathBuf>,
-    /// Posthaste's program; without it the one beside this program
+    /// Posthaste's program; the default is the one beside this program
     #[arg(long)]
     posthaste: Option<PathBuf>,
 }
 
-/// Runs the cuts that are missing, then prints the table. An error where our own mailer broke a promise.
+/// Makes the missing cuts, then prints the table. Fails if our own mailer broke a promise.
 pub fn run(options: Options) -> Result<()> {
     if options.table {
         return show(&options);
@@ -145,7 +145,7 @@ fn campaign(options: &Options, fetched: bool) -> Result<Campaign> {
     Ok(Campaign { site, versions, kept, keeps_all: options.keep_all })
 }
 
-/// Waits for the room, and takes away what an interrupted cut left.
+/// Waits for the room, and removes what an interrupted cut left.
 fn outside(options: &Options) -> Result<()> {
     let end = room::enter(false)?;
     for name in cut::IMAGES {
@@ -161,7 +161,7 @@ fn outside(options: &Options) -> Result<()> {
     }
 }
 
-/// Cell by cell in turn, so that an unfinished campaign has something of each.
+/// Orders the cuts cell by cell in turn, so that an unfinished campaign has something of each.
 fn cut_all(options: &Options, cells: &[Cell], campaign: &Campaign) -> Result<()> {
     let wanted = |cell: &Cell| {
         let usual = if cell.subject == Entrant::Posthaste { CUTS_OURS } else { CUTS_OTHERS };

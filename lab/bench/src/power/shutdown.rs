@@ -1,6 +1,6 @@
-//! The file system's shutdown ioctl: from that moment on nothing of it reaches the disk, as if the power had gone.
+//! The file system's shutdown ioctl: nothing reaches the disk any more, as after a power cut.
 //!
-//! Must never be called for a file system that anybody else uses.
+//! Must never be called for a file system that is in use by others.
 
 use anyhow::{Context, Result};
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};

@@ -1,6 +1,6 @@
 //! The table of a campaign, for a terminal and for a page.
 //!
-//! Must never print a bare 0 for what was lost: among n messages at stake, less than 3/n is what 0 proves.
+//! Must never print a bare 0 for lost messages: with n messages at stake, 0 proves less than 3/n.
 
 use super::cell::Cell;
 use super::line::Line;
@@ -23,7 +23,7 @@ const HEAD: [&str; 14] = [
     "damaged",
     "stuck or failed",
 ];
-/// The first columns are words, set to the left.
+/// Number of first columns, which hold words and are aligned left.
 const WORDS: usize = 3;
 
 /// The sums of one cell.
@@ -64,7 +64,7 @@ fn sums(lines: &[Line]) -> BTreeMap<Cell, Sum> {
     sums
 }
 
-/// What 0 among n proves with 95 % confidence.
+/// Writes what 0 of n proves with 95 % confidence.
 fn or_less(count: u64, among: u64) -> String {
     match (count, among) {
         (0, 0) => "0 of 0".into(),
@@ -113,7 +113,7 @@ mod erased {
     }
 }
 
-/// With columns of equal width.
+/// Writes the table with aligned columns.
 pub fn text(lines: &[Line]) -> String {
     let mut all = vec![HEAD.map(String::from).to_vec()];
     all.extend(rows(lines));
@@ -130,7 +130,7 @@ pub fn text(lines: &[Line]) -> String {
     all.iter().map(row).collect()
 }
 
-/// For a page.
+/// Writes the table in Markdown.
 pub fn markdown(lines: &[Line]) -> String {
     let rule = (0..HEAD.len()).map(|column| if column < WORDS { "---" } else { "--:" }.to_string());
     let mut all = vec![HEAD.map(String::from).to_vec(), rule.collect()];

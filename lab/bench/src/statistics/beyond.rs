@@ -1,6 +1,6 @@
-//! What is said below ministat's lines: outliers, and what was asked for by flags that ministat does not have.
+//! The output below ministat's lines: outliers, and what further flags ask for.
 //!
-//! Must never say "the same" but from the test for equivalence.
+//! Must never say "the same" without the equivalence test.
 
 use super::Options;
 use super::input::Set;
@@ -14,7 +14,7 @@ use std::fmt::Write;
 /// Outliers of a set that are named one by one.
 const OUTLIERS_NAMED_MAX: usize = 20;
 
-/// Everything for these sets.
+/// Returns everything about these sets.
 pub fn text(sets: &[Set], options: &Options) -> String {
     let mut text = String::new();
     if !options.quiet {
@@ -153,7 +153,7 @@ fn same_lines(
     )
 }
 
-/// A file's line through its points.
+/// Returns a file's regression line.
 pub fn trend_text(
     name: &str,
     points: &[(f64, f64)],

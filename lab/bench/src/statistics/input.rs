@@ -5,10 +5,10 @@
 use std::fmt;
 use std::io::Read;
 
-/// Larger files are refused.
+/// Upper bound on the bytes of a file.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// What one file holds.
+/// The content of one file.
 #[derive(Debug)]
 pub struct Set {
     /// The file's name.
@@ -19,7 +19,7 @@ pub struct Set {
     pub lines: Vec<usize>,
 }
 
-/// What is wrong with the input, and the exit code that ministat has for it.
+/// An error of the input, with ministat's exit code.
 #[derive(Debug)]
 pub struct Fault {
     /// 1: a file cannot be read; 2: all else.
@@ -28,7 +28,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Nothing wrong with a file, but with what is in it or was asked.
+    /// Creates an error about a file's content or the options.
     pub fn content(text: String) -> Fault {
         Fault { code: 2, text }
     }
@@ -40,7 +40,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A file's name and text; `-` is the standard input.
+/// Reads a file's text; `-` is the standard input.
 pub struct Text {
     name: String,
     text: String,
@@ -65,7 +65,7 @@ pub fn read(name: &str) -> Result<Text, Fault> {
 }
 
 impl Text {
-    /// The numbers of one column, counted from 1. A line that has no such column is passed over.
+    /// Returns the numbers of one column, counted from 1. A line without that column is skipped.
     pub fn column(self, column: usize, delimiters: &str) -> Result<Set, Fault> {
         let mut set = Set { name: self.name, samples: Vec::new(), lines: Vec::new() };
         for (number, line) in self.text.lines().enumerate() {
@@ -80,7 +80,7 @@ impl Text {
         Ok(set)
     }
 
-    /// The points (x, y) of a column and the next one, with the file's name.
+    /// Returns the points (x, y) of a column and the next one, with the file's name.
     pub fn points(
         self,
         column: usize,
@@ -110,7 +110,7 @@ fn too_few(name: &str, found: usize) -> Fault {
     ))
 }
 
-/// The fields of a line up to one that begins with `#`; delimiters in a row count as one.
+/// Returns the fields of a line before the first that begins with `#`; consecutive delimiters count as one.
 fn fields<'a>(line: &'a str, delimiters: &'a str) -> impl Iterator<Item = &'a str> {
     line.split(|sign| delimiters.contains(sign))
         .filter(|field| !field.is_empty())

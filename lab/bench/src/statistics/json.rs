@@ -1,6 +1,6 @@
 //! The same figures for programs, as one JSON object.
 //!
-//! Must never round: who reads it can.
+//! Must never round: the reader can.
 
 use super::Options;
 use super::input::Set;
@@ -10,7 +10,7 @@ use stats::{
     bootstrap_ratio_of_medians, equivalent, looks_normal, outliers, student, welch,
 };
 
-/// Everything for these sets. Welch's test is always there; bootstrap and equivalence where they were asked for.
+/// Returns everything about these sets. Welch's test is always included; bootstrap and equivalence on request.
 pub fn sets(sets: &[Set], options: &Options) -> Value {
     let compared = |other: &Set| {
         let reference = &sets[0].samples;
@@ -35,7 +35,7 @@ pub fn sets(sets: &[Set], options: &Options) -> Value {
     })
 }
 
-/// A file's line through its points.
+/// Returns a file's regression line.
 pub fn trend(name: &str, trend: &Trend, options: &Options) -> Value {
     json!({
         "name": name,

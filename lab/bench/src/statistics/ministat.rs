@@ -1,6 +1,6 @@
-//! What ministat prints, line for line.
+//! The output of ministat, line for line.
 //!
-//! Must never print anything that ministat would not; that is `beyond`'s.
+//! Must never print anything that ministat would not: `beyond` does.
 
 use super::Options;
 use super::input::Set;
@@ -8,7 +8,7 @@ use super::number::general;
 use stats::{Difference, SYMBOLS, Summary, dot_plot, student};
 use std::fmt::Write;
 
-/// Everything for these sets, each but the first against the first.
+/// Returns the output for these sets, each compared to the first.
 pub fn text(sets: &[Set], options: &Options, width: usize) -> String {
     let summaries: Vec<Summary> = sets.iter().filter_map(|set| Summary::of(&set.samples)).collect();
     let mut text = String::new();

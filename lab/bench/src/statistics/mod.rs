@@ -1,6 +1,6 @@
-//! `posthaste-lab stats`: ministat's job, with its flags and its lines, and what it cannot do behind flags of its own.
+//! `posthaste-lab stats`: ministat's job with its flags and its output; further flags do more.
 //!
-//! Must never change a line of what ministat would print: scripts read it.
+//! Must never change a line of ministat's output: scripts read it.
 
 mod beyond;
 mod input;
@@ -14,16 +14,16 @@ use stats::{Confidence, SETS_MAX, Trend, WIDTH_DEFAULT, WIDTH_MAX};
 use std::io::Write;
 use std::str::FromStr;
 
-/// What the statistics are told on their command line.
+/// The options of `stats`.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 pub struct Options {
     /// Files of numbers, one a line; each but the first is compared with the first; `-` or none: the standard input
     files: Vec<String>,
-    /// How sure a difference has to be, in percent; ministat knows 80, 90, 95, 98, 99 and 99.5
+    /// Confidence of a difference, in percent; ministat knows 80, 90, 95, 98, 99 and 99.5
     #[arg(short, default_value = "95", value_name = "CONFIDENCE", value_parser = confidence)]
     confidence: Confidence,
-    /// Which column holds the numbers, from 1
+    /// The column of the numbers, from 1
     #[arg(short = 'C', default_value = "1", value_name = "COLUMN", value_parser = column)]
     column: usize,
     /// Characters between columns
@@ -41,22 +41,22 @@ pub struct Options {
     /// A line of the plot for each set's mean and deviation
     #[arg(short)]
     separate: bool,
-    /// Columns of the plot; without it those of the terminal, or 74
+    /// Columns of the plot; the default is the terminal's, or 74
     #[arg(short, value_name = "WIDTH", value_parser = width)]
     width: Option<usize>,
-    /// Welch's t test, too, which does not need equal variances
+    /// Also print Welch's t test, which does not need equal variances
     #[arg(long)]
     welch: bool,
-    /// Medians with intervals by bootstrap, too, and whether the samples look normal
+    /// Also print medians with bootstrap intervals, and whether the samples look normal
     #[arg(long)]
     bootstrap: bool,
-    /// What the bootstrap draws from
+    /// The seed of the bootstrap
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Test whether the means are the same within this percentage of the first: two one-sided tests
     #[arg(long, value_name = "MARGIN%")]
     same: Option<Margin>,
-    /// A straight line through points instead: x in the column, y in the next one
+    /// Fit a straight line instead: x in the column, y in the next one
     #[arg(long, conflicts_with_all = ["welch", "bootstrap", "same"])]
     trend: bool,
     /// One JSON object instead of text
@@ -68,7 +68,7 @@ pub struct Options {
 #[derive(Clone, Copy, Debug)]
 struct Margin(f64);
 
-/// Prints the figures of the files. Ends the process with ministat's code where the input is not as it has to be.
+/// Prints the figures of the files. Ends the process with ministat's exit code if the input is invalid.
 pub fn run(options: Options) -> Result<()> {
     let text = if options.trend { trends(&options) } else { sets(&options) };
     match text {
@@ -121,7 +121,7 @@ fn names(options: &Options) -> impl Iterator<Item = String> {
     options.files.iter().cloned().chain(none)
 }
 
-/// As ministat finds it: `COLUMNS`, or two less than the terminal has, but only if the output goes to one.
+/// Finds the width as ministat does: `COLUMNS`, or the terminal's width less two if the output is a terminal.
 fn terminal_width() -> usize {
     let terminal = console::Term::stdout();
     let named = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok();

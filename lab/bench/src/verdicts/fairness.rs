@@ -1,4 +1,4 @@
-//! Whether mail was as long on its way beside something as it was alone.
+//! The table of delays beside other mail, compared to the delays alone.
 //!
 //! Must never compare runs of two subjects, or of two scenarios.
 
@@ -8,11 +8,11 @@ use stats::{Confidence, Equivalence, Sameness, Summary, equivalent};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The delay may differ by this share of what the 99th percentile is alone.
+/// Margin of the delay, as a share of the 99th percentile alone.
 const MARGIN_SHARE: f64 = 0.05;
-/// `equivalent` knows margins below the whole only.
+/// Upper bound on a margin: `equivalent` needs one below 1.
 const MARGIN_SHARE_MAX: f64 = 0.99;
-/// What stands beside the load in the runs that all others are held against.
+/// The value of `beside` in the reference runs.
 const ALONE: &str = "nothing";
 const FACTOR: &str = "beside";
 const HEAD: &str = "\
@@ -20,7 +20,7 @@ const HEAD: &str = "\
 |---|---|---|--:|--:|--:|--:|--:|--:|---|---|--:|
 ";
 
-/// Nothing where no run has been one of fairness.
+/// Returns the table; empty without a run of `fairness`.
 pub fn table(runs: &[Run]) -> String {
     let names: BTreeSet<(&str, &str)> = runs
         .iter()
@@ -92,7 +92,7 @@ fn tails(alone: &[&Run], beside: &[&Run]) -> Option<Equivalence> {
     equivalent(&one, &two, MARGIN_SHARE, Confidence::P95)
 }
 
-/// What was found, in words.
+/// Describes the result.
 pub fn said(found: Option<Equivalence>) -> String {
     let Some(found) = found else { return "no statement".into() };
     let verdict = match found.verdict {

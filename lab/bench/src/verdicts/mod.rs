@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use report::record::{self, Factor, Line, Run};
 use std::path::PathBuf;
 
-/// Which lines.
+/// The options of `verdicts`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Files of a campaign's lines, one JSON object each
@@ -45,7 +45,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The word to which a run's cell sets `factor`.
+/// Returns the word that a run's cell has for `factor`.
 fn word<'a>(run: &'a Run, factor: &str) -> Option<&'a str> {
     match run.cell.get(factor) {
         Some(Factor::Word(word)) => Some(word),
@@ -53,13 +53,13 @@ fn word<'a>(run: &'a Run, factor: &str) -> Option<&'a str> {
     }
 }
 
-/// One value of each of the runs that succeeded.
+/// Returns one value of each successful run.
 fn values(runs: &[&Run], name: &str) -> Vec<f64> {
     let good = runs.iter().filter(|run| run.failed.is_none());
     good.filter_map(|run| run.values.get(name).copied()).collect()
 }
 
-/// With three digits, as a table shows it.
+/// Writes a value with three digits.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),

@@ -1,6 +1,6 @@
-//! What became of normal mail before, during and after an overload.
+//! The table of normal mail before, during and after an overload.
 //!
-//! Must never leave out what was put off.
+//! Must never leave out deferred mail.
 
 use super::fairness::{means, said};
 use super::{number, values, word};
@@ -18,7 +18,7 @@ const HEAD: &str = "\
 |---|---|--:|---|---|---|---|---|--:|--:|--:|---|---|
 ";
 
-/// Nothing where no run has been one of overload.
+/// Returns the table; empty without a run of `overload`.
 pub fn table(runs: &[Run]) -> String {
     let names: BTreeSet<(&str, &str)> =
         runs.iter().filter_map(|run| Some((word(run, FACTOR)?, run.subject.as_str()))).collect();
