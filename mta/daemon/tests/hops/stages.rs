@@ -89,7 +89,7 @@ fn d148_a_5xx_at_any_stage_is_told_once_for_each_recipient_and_the_rest_is_deliv
 }
 
 #[test]
-fn d148_a_recipient_of_whom_nobody_wants_to_hear_is_not_told_of() {
+fn d148_no_notice_names_a_recipient_with_notify_never() {
     let hop = crate::Hop::start(ALL, &[("RCPT", "550 no\r\n"), ("RCPT", "550 no\r\n")]);
     let place = Place::start(vec![("smtp", hop)]);
     place.send(0, 2, " NOTIFY=NEVER");
