@@ -74,14 +74,14 @@ impl WaitingGroup {
 
 /// The groups that wait, and the messages that groups under way are about.
 #[derive(Default)]
-pub(crate) struct Groups {
-    /// Groups that need something which is not durable yet.
+pub(crate) struct PendingGroups {
+    /// PendingGroups that need something which is not durable yet.
     waiting: VecDeque<WaitingGroup>,
     /// Messages with a change on its way, each with the number of the batch.
     unsettled: HashMap<MessageId, u64>,
 }
 
-impl Groups {
+impl PendingGroups {
     /// Whether no group waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()

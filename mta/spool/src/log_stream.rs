@@ -18,14 +18,14 @@ use std::time::Duration;
 const BUFFERS_MAX: usize = 8;
 
 /// The two streams.
-pub(crate) struct Streams {
+pub(crate) struct LogStreams {
     log: LogStream,
     bulk: LogStream,
 }
 
-impl Streams {
-    pub(crate) fn new(log: LogStream, bulk: LogStream) -> Streams {
-        Streams { log, bulk }
+impl LogStreams {
+    pub(crate) fn new(log: LogStream, bulk: LogStream) -> LogStreams {
+        LogStreams { log, bulk }
     }
 
     pub(crate) fn log(&self) -> &LogStream {

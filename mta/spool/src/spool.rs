@@ -2,13 +2,13 @@
 //!
 //! Must never decide what a part should; each part has its file, and its fields are private there.
 
-use crate::admit::{GroupOrigin, Groups, Ready, WaitingGroup, encoded};
+use crate::admit::{GroupOrigin, PendingGroups, Ready, WaitingGroup, encoded};
 use crate::fail::Failures;
 use crate::format::segment::SegmentKind;
 use crate::forward::Mover;
 use crate::ids::Ids;
 use crate::index::Index;
-use crate::log_stream::{LogStream, Streams};
+use crate::log_stream::{LogStream, LogStreams};
 use crate::recent::RecentTransactions;
 use crate::recover::Loaded;
 use crate::retire::Supply;
@@ -27,11 +27,11 @@ pub struct Spool {
     /// The live messages.
     pub(crate) index: Index,
     /// The batches of the log and of bulk.
-    pub(crate) streams: Streams,
+    pub(crate) streams: LogStreams,
     /// Bodies on their way in.
     pub(crate) staging: Staging,
-    /// Groups that wait for something to become durable.
-    pub(crate) groups: Groups,
+    /// PendingGroups that wait for something to become durable.
+    pub(crate) groups: PendingGroups,
     pub(crate) ids: Ids,
     pub(crate) recent: RecentTransactions,
     pub(crate) supply: Supply,
@@ -57,9 +57,9 @@ impl Spool {
             settings,
             segments: loaded.segments,
             index: loaded.index,
-            streams: Streams::new(log, bulk),
+            streams: LogStreams::new(log, bulk),
             staging: Staging::default(),
-            groups: Groups::default(),
+            groups: PendingGroups::default(),
             ids,
             recent,
             supply: Supply::new(),
