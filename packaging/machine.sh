@@ -28,7 +28,7 @@ need_packages() {
         exit 1
     fi
     title "Installing ${missing[*]}"
-    # Daemons that come along must not start here.
+    # Daemons that are installed as dependencies must not start.
     local policy=/usr/sbin/policy-rc.d made_policy=''
     if [ ! -e $policy ]; then
         printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy && made_policy=yes

@@ -1,15 +1,15 @@
-//! `cargo xtask bounces`: whether a program that reads bounces finds the right reason in ours.
+//! `cargo xtask bounces`: checks that a program that parses bounces finds the right reason in ours.
 //!
-//! The program is Sisimai (Debian's libsisimai-perl), and the bounces are those that the tests of
-//! `mail::bounce` compare byte for byte. Must never judge a bounce itself.
+//! The program is Sisimai (Debian's libsisimai-perl), and the bounces are those that the tests of `mail::bounce` compare
+//! byte for byte. Must never judge a bounce itself.
 
 use anyhow::{Result, ensure};
 use std::path::Path;
 use std::process::Command;
 
-/// Where the bounces are.
+/// The directory of the bounces.
 const GOLDEN: &str = "mta/mail/src/bounce/golden";
-/// Each with the action, the status and the reason that Sisimai is expected to find.
+/// Each bounce with the action, the status and the reason that Sisimai should find.
 const EXPECTED: [(&str, &str); 8] = [
     ("delayed.txt", "delayed 4.4.1 expired"),
     ("expired.txt", "failed 5.4.7 expired"),
@@ -20,14 +20,14 @@ const EXPECTED: [(&str, &str); 8] = [
     ("unknown.txt", "failed 5.0.0 userunknown"),
     ("unreached.txt", "failed 5.4.7 expired"),
 ];
-/// Prints what it finds in a file, below the line that a mailbox has above a message.
+/// A Perl program that prints what Sisimai finds in a file. It adds the line that precedes a message in an mbox.
 const READ: &str = r#"
     local $/; my $text = "Return-Path: <>\n" . <>;
     my $found = Sisimai->make(\$text) or exit;
     print join(" ", map { $found->[0]->$_ } qw(action deliverystatus reason));
 "#;
 
-/// Compares all; without Sisimai it says so, and nothing is shown.
+/// Compares all bounces. Without Sisimai, says so and checks nothing.
 pub fn run(root: &Path) -> Result<()> {
     let version = Command::new("perl").args(["-MSisimai", "-e", "print Sisimai->version"]).output();
     let version = version.ok().filter(|output| output.status.success());

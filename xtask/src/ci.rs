@@ -1,6 +1,6 @@
-//! Everything that must hold before a change may land, in one run with one sum.
+//! `cargo xtask ci`: all checks that must pass before a change may land, in one run with one sum.
 //!
-//! Must never call a step passed that did not run.
+//! Must never count a step as passed that did not run.
 
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -9,21 +9,20 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Names the file to which a test that cannot run here appends its line (`proof/needs`).
+/// The environment variable with the file to which a test that cannot run here appends a line (`proof/needs`).
 const SKIPPED_FILE: &str = "POSTHASTE_TEST_SKIPPED";
 
-/// What has passed, and what has failed or was skipped, by name.
+/// The number of passed checks, and the names of those that failed or were skipped.
 #[derive(Default)]
 struct Sum {
     passed: u64,
     failed: u64,
     names: Vec<String>,
-    /// The lines of tests that this machine cannot run, once each.
+    /// Returns the lines of tests that this machine cannot run, each once.
     skipped: BTreeSet<String>,
 }
 
-/// Runs all steps, the later ones also when an earlier one has failed; true if none has. The sum
-/// is the last line.
+/// Runs all steps, even after one has failed. Returns true if none has. The last line of the output is the sum.
 pub fn run(root: &Path, without_deny: bool) -> Result<bool> {
     let mut sum = Sum::default();
     sum.step(root, "format", &["fmt", "--all", "--check"]);
@@ -91,13 +90,13 @@ impl Sum {
         Ok(())
     }
 
-    /// Takes the tests of these lines out of what has passed: the test harness knows of no other end.
+    /// Subtracts the tests of these lines from those that passed. The test harness counts a skipped test as passed.
     fn skip(&mut self, lines: &str) {
         self.skipped.extend(lines.lines().map(String::from));
         self.passed = self.passed.saturating_sub(self.skipped.len() as u64);
     }
 
-    /// The last line. Nothing is said of skipped tests if there is none.
+    /// Returns the last line. It mentions skipped tests only if there are any.
     fn line(&self) -> String {
         let sum = format!("{} passed, {} failed", self.passed, self.failed);
         match self.skipped.len() {
@@ -119,7 +118,7 @@ impl Sum {
     }
 }
 
-/// The counts of `test result: ok. 11 passed; 0 failed; …`.
+/// Returns the numbers of `test result: ok. 11 passed; 0 failed; …`.
 fn result(line: &str) -> Option<(u64, u64)> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let count = |word: &str| {

@@ -1,8 +1,8 @@
-//! `cargo xtask fuzz`: builds the targets with libFuzzer, searches with each, and says what came of it.
+//! `cargo xtask fuzz`: builds the targets with libFuzzer, searches with each, and prints the results.
 //!
-//! Must never take a target that did not run for one that held. Needs, beside what `./check` installs,
-//! a C++ compiler (`apt-get install g++`), and with `--lines` Rust's llvm-tools
-//! (`rustup component add llvm-tools`), and says so.
+//! Must never report success for a target that did not run. Besides what `./check` installs, this needs a C++ compiler
+//! (`apt-get install g++`), and with `--lines` Rust's llvm-tools (`rustup component add llvm-tools`). It says what is
+//! missing.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Crashes of one target after which it is left alone.
+/// Upper bound on crashes of one target. The target is not run any more after these.
 const CRASHES_MAX: usize = 5;
 /// Inputs that are tried to make a crash smaller.
 const MINIMISING_RUNS: u32 = 20_000;
@@ -41,7 +41,7 @@ struct Target {
     bytes_max: String,
 }
 
-/// What came of one.
+/// The result of one target.
 #[derive(Default)]
 struct Found {
     executions: u64,
@@ -52,7 +52,7 @@ struct Found {
     lines: Option<(u64, u64)>,
 }
 
-/// Where things are.
+/// The directories.
 struct Places {
     root: PathBuf,
     /// Everything that is not checked in.
@@ -101,8 +101,8 @@ fn target(line: &str) -> Option<Target> {
     Some(Target { name, dictionary: Some(dictionary).filter(|name| name != "-"), bytes_max })
 }
 
-/// What makes rustc count edges and show libFuzzer what is compared: the pass is part of every
-/// rustc, so that no nightly one is needed.
+/// Flags that make rustc count edges and show compared values to libFuzzer. Every rustc has this pass, so no nightly
+/// version is needed.
 const SANITIZER_COVERAGE: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -110,8 +110,8 @@ const SANITIZER_COVERAGE: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Ccodegen-units=4";
 
-/// Builds the program that links libFuzzer, in a target directory of its own: its flags would
-/// have everything else built anew.
+/// Builds the program that links libFuzzer, in a separate target directory. Otherwise its flags would cause everything
+/// else to be built again.
 fn build(root: &Path, work: &Path) -> Result<PathBuf> {
     println!("== building with libFuzzer in {}", work.display());
     let here = root.join("proof/fuzz/libfuzzer");
@@ -148,7 +148,7 @@ impl Places {
         self.work.join(format!("{}.log", target.name))
     }
 
-    /// Where libFuzzer leaves what crashed, before it is made small.
+    /// The directory in which libFuzzer stores inputs that crash, before they are minimized.
     fn fresh(&self, target: &Target) -> PathBuf {
         self.work.join("fresh").join(&target.name)
     }
@@ -163,7 +163,7 @@ impl Places {
     }
 }
 
-/// A search that is under way.
+/// A search that is running.
 struct Running<'a> {
     target: &'a Target,
     child: Child,
@@ -232,7 +232,7 @@ fn start<'a>(places: &Places, target: &'a Target, until: Instant) -> Result<Runn
     Ok(Running { target, child: command.spawn()?, until, since: Instant::now() })
 }
 
-/// Adds what one search said; true if it ended by a crash.
+/// Adds the output of one search. Returns true if it ended with a crash.
 fn take(places: &Places, one: &Running<'_>, sum: &mut Found) -> Result<bool> {
     let log = std::fs::read(places.log(one.target))?;
     let log = String::from_utf8_lossy(&log);
@@ -268,7 +268,7 @@ fn number_after(line: &str, word: &str) -> Option<u64> {
     rest.split(' ').next()?.parse().ok()
 }
 
-/// Makes a crash as small as it gets and keeps it with the sources: from then on it is a test.
+/// Minimizes an input that crashes and stores it with the sources, where it serves as a test.
 fn minimise(places: &Places, target: &Target, crash: &Path) -> Result<PathBuf> {
     let folder = places.root.join("proof/fuzz/crashes").join(&target.name);
     std::fs::create_dir_all(&folder)?;

@@ -1,5 +1,5 @@
-//! `cargo xtask ci | tidy | settings | bounds | decisions | faults | counts | swarm | canary | fuzz | bounces | mutants`: what keeps
-//! the house in order.
+//! `cargo xtask ci | tidy | settings | bounds | decisions | faults | counts | swarm | canary | fuzz | bounces | mutants`: checks
+//! of the tree, and generated pages.
 //!
 //! Must never be needed to build or to run Posthaste.
 
@@ -23,7 +23,7 @@ use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-/// Keeps the house in order.
+/// Checks the tree and generates pages.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 struct Cli {
@@ -39,7 +39,7 @@ enum Task {
         #[arg(long)]
         without_deny: bool,
     },
-    /// Prove the arrows between the crates and the rules of STYLE.md
+    /// Check the arrows between the crates and the rules of STYLE.md
     Tidy,
     /// Write docs/settings.md anew from the settings in the code
     Settings,
@@ -55,11 +55,11 @@ enum Task {
     },
     /// Count instructions and allocations of one message at each station; a rise is a failure
     Counts(counts::Counts),
-    /// Simulate the whole mailer from many seeds, or tell one of them line by line
+    /// Simulate the whole mailer with many seeds, or print one of them line by line
     Swarm(swarm::Swarm),
     /// Build the simulator with one known bug at a time; it must find each
     Canary(canary::Chosen),
-    /// Show our bounces to a program that reads bounces, if it is installed
+    /// Pass our bounces to a program that parses bounces, if it is installed
     Bounces,
     /// Search for inputs that break a parser or a decoder; print what was run, reached and found
     Fuzz(fuzz::Options),
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// False: it has been said what is wrong.
+/// Runs a task. Returns false if it failed and has already said why.
 fn run(task: Task) -> Result<bool> {
     let root = root()?;
     match task {
@@ -98,13 +98,13 @@ fn run(task: Task) -> Result<bool> {
     }
 }
 
-/// The top of the workspace: the directory above this crate's.
+/// Returns the top of the workspace: the directory above this crate's.
 fn root() -> Result<PathBuf> {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     Ok(here.parent().context("xtask lies below the workspace")?.to_path_buf())
 }
 
-/// What the posthaste of this working tree prints when it is called so.
+/// Runs the posthaste of this working tree, and returns what it prints.
 fn posthaste(arguments: &[&str]) -> Result<String> {
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--package", "daemon", "--bin", "posthaste", "--"])

@@ -1,4 +1,4 @@
-//! What a test needs of the machine that runs it: asked before the test begins, and said if it is missing.
+//! What a test needs of the machine that runs it. A test asks before it begins, and reports what is missing.
 //!
 //! A test that cannot run here returns at once, after [`met`] has written `SKIPPED program::test: it needs …` to
 //! standard error, past the capture of the test harness. `cargo xtask ci` names a file in `POSTHASTE_TEST_SKIPPED`, to
@@ -15,9 +15,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex};
 
-/// Names the file to which skipped tests are appended, a line each.
+/// The environment variable with the file to which a line is appended for each skipped test.
 pub const SKIPPED_FILE: &str = "POSTHASTE_TEST_SKIPPED";
-/// If set, a missing need is a failure.
+/// The environment variable that makes a missing need a failure.
 const ALL: &str = "POSTHASTE_TEST_ALL";
 
 /// Something that not every machine or user has.
@@ -37,7 +37,8 @@ pub enum Need {
     Room,
     /// Another process's system calls, by `strace`.
     Tracing,
-    /// A root directory that the kernel tells of as a mount: in a chroot to a plain directory nothing says what `/` lies on.
+    /// A root directory that the kernel lists as a mount. In a chroot to a plain directory, nothing says which file system
+    /// `/` is on.
     RootMount,
     /// A program at this path.
     Program(&'static str),
@@ -68,7 +69,7 @@ fn skip(reason: &str) {
     assert!(written.is_ok(), "a skipped test cannot be counted: {written:?}");
 }
 
-/// Why this machine does not have it; probed once in each program.
+/// Returns why this machine lacks a need. Each program probes it once.
 fn missing(need: Need) -> Option<String> {
     static KNOWN: LazyLock<Mutex<BTreeMap<Need, Option<String>>>> = LazyLock::new(Mutex::default);
     let mut known = KNOWN.lock().unwrap_or_else(|broken| broken.into_inner());
@@ -145,7 +146,7 @@ fn tracing() -> Result<(), String> {
     succeeds("sh", &["-c", &line])
 }
 
-/// Runs a program to its end in an empty directory; the error is the first line that it said.
+/// Runs a program to its end in an empty directory. The error is the first line of its output.
 fn succeeds(program: &str, arguments: &[&str]) -> Result<(), String> {
     let place = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";

@@ -1,8 +1,8 @@
-//! Opens the spool that a power cut left, as the queue process does, and prints what is in it: one
-//! JSON line with what `spool check` says and what opening says, then one for each queued message.
+//! Opens the spool that a power cut left, as the queue process does, and prints its contents: one JSON line with the
+//! results of `spool check` and of opening, then one for each queued message.
 //!
-//! Must never deliver anything, and never poll the spool: whatever the daemon would write after
-//! the start is not wanted here.
+//! Must never deliver anything, and never poll the spool, so that nothing is written that the daemon would write after its
+//! start.
 
 use anyhow::{Context, Result, ensure};
 use mail::{MessageId, Now};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use world::Clock as _;
 use world::real::{Clock, Disk};
 
-/// Messages that one call of the scheduler's list gives.
+/// Messages that one call of the scheduler's list returns.
 const PAGE_ROWS_MAX: usize = 1000;
 
 fn main() -> Result<()> {
@@ -68,7 +68,7 @@ fn read(directory: &Path, segment_bytes: u32) -> Result<(Value, Vec<Value>)> {
     Ok((head, rows))
 }
 
-/// As the daemon sets them for segments of that size.
+/// Returns the settings that the daemon uses for segments of that size.
 fn settings(segment_bytes: u32) -> Settings {
     let plain = Settings::for_tests();
     Settings {
@@ -118,7 +118,7 @@ fn row(
     Ok(row)
 }
 
-/// Length and SHA-256 of the body as the client sent it, without the header lines of ours.
+/// Returns length and SHA-256 of the body as the client sent it, without the headers that we added.
 fn hash(disk: &Disk, plan: &spool::Plan) -> Result<(u64, String), spool::ReadError> {
     let stored = spool::read_message(disk, plan)?;
     let mut hash = Sha256::new();

@@ -1,6 +1,6 @@
-//! Finds the constants that bound something, what they are, and the tests that name them.
+//! Finds the constants that are bounds, their values, and the tests that name them.
 //!
-//! Must never evaluate an expression: the page shows it as the code has it.
+//! Must never evaluate an expression: the page shows the expression in the code.
 
 use crate::tidy::source::{Function, Source};
 

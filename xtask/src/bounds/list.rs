@@ -1,6 +1,6 @@
-//! The list of bounds: what fills each, what it multiplies with, what keeps the product.
+//! The list of bounds: what fills each, what it is multiplied with, and what limits the product.
 //!
-//! Must never hold a number that stands in the code or in the settings.
+//! Must never repeat a number that the code or the settings have.
 
 use anyhow::Result;
 use serde::Deserialize;

@@ -1,6 +1,6 @@
-//! The canaries: which bug goes where, and what must find it within how many seeds.
+//! The list of canaries: known bugs, where each goes, and which check must find it within how many seeds.
 //!
-//! Must never let one pass whose text is not in the code any more.
+//! Must never accept a canary whose text is no longer in the code.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -33,13 +33,13 @@ pub struct Canary {
     pub name: String,
     /// The bug in a sentence.
     pub what: String,
-    /// One of these must find it,
+    /// The checks of which one must find the bug.
     pub checks: Vec<String>,
-    /// beginning with this seed,
+    /// The first seed.
     pub first: u64,
-    /// within so many.
+    /// The number of seeds within which the bug must be found.
     pub seeds: u64,
-    /// How the bug gets into the code.
+    /// The changes of the code that make the bug.
     pub edit: Vec<Edit>,
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask canary`: builds the simulator with one known bug at a time, and each must be found.
+//! `cargo xtask canary`: builds the simulator with one known bug at a time. The simulator must find each.
 //!
 //! Must never change a file of the working tree: bugs go into a copy of it.
 
@@ -19,7 +19,7 @@ pub struct Chosen {
     name: Option<String>,
 }
 
-/// What a mutated build came to.
+/// The result of a build with a bug.
 struct Line<'a> {
     canary: &'a Canary,
     ran: Ran,

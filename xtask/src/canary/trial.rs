@@ -1,6 +1,6 @@
-//! A copy of the working tree in which a bug is tried: copied, changed, built, run, put right again.
+//! A copy of the working tree for trials of bugs: copied, changed, built, run, and restored.
 //!
-//! Must never leave a bug in it for the next trial, nor wait for a run without end.
+//! Must never leave a bug in the copy for the next trial, and never wait for a run without a bound.
 
 use super::list::{Canary, Edit};
 use anyhow::{Context, Result, ensure};
@@ -91,7 +91,7 @@ impl Tree {
         came
     }
 
-    /// Builds the simulator; the compiler's warnings about a bug are nobody's business.
+    /// Builds the simulator. Hides the compiler's warnings about the bug.
     pub fn build(&self) -> Result<()> {
         let words = ["build", "--quiet", "--profile", "quick", "--package", "sim"];
         let status = Command::new(env!("CARGO"))

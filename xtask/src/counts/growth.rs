@@ -1,6 +1,6 @@
-//! `cargo xtask counts --growth`: instructions at n and at four times as many of whatever somebody else chooses.
+//! `cargo xtask counts --growth`: instructions at n and at 4n, where somebody else chooses n.
 //!
-//! Must never pass a row whose fixed part hides how it grows, nor one that did not run.
+//! Must never pass a row whose fixed part hides its growth, or a row that did not run.
 
 use super::measure;
 use anyhow::{Context, Result, ensure};

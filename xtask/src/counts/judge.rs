@@ -1,6 +1,6 @@
-//! Old counts against new ones: what has risen, what has fallen, and what to do about it.
+//! The comparison of old and new counts: what has risen, what has fallen, and what to do about it.
 //!
-//! Must never pass a path that one side lacks, nor fail one because another compiler counts.
+//! Must never pass a path that one side lacks, and never fail a path because the compiler is a different one.
 
 use super::kept::{Counts, FILE, Path};
 use std::collections::{BTreeMap, BTreeSet};

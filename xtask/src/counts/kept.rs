@@ -1,6 +1,6 @@
-//! The counts as they are kept: one table a path, for people to read in a diff.
+//! The file of counts: one table for each path, readable in a diff.
 //!
-//! Must never forget the reason of a count that has not moved.
+//! Must never lose the reason of a count that has not changed.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Builds `posthaste-counts`, runs each path under callgrind, and reads what was counted.
 //!
-//! Must never call a run well of which callgrind has counted nothing.
+//! Must never accept a run in which callgrind has counted nothing.
 
 use super::kept::{Counts, Path, Tools};
 use anyhow::{Context, Result, ensure};

@@ -1,7 +1,7 @@
 //! `cargo xtask counts`: instructions and allocations of each station, against those that are kept
 //! in `proof/counts/counts.toml`; with `--growth` how they grow.
 //!
-//! Must never take a path that did not run for one that costs what it did.
+//! Must never report an unchanged cost for a path that did not run.
 
 mod growth;
 mod judge;

@@ -1,6 +1,6 @@
-//! What in the tree shows a fault: tests by their names, commands by a line of theirs.
+//! The evidence for faults in the tree: tests, found by their names, and commands, found by a line in them.
 //!
-//! Must never take for a test what `cargo test` does not run.
+//! Must never count as a test what `cargo test` does not run.
 
 use super::list::{Fault, span};
 use crate::tidy::source::Source;

@@ -1,6 +1,6 @@
-//! The list of faults: each number, what a user expects, and whether what it is about is built.
+//! The list of faults: the number of each, what a user expects, and whether the feature is built.
 //!
-//! Must never say by what a fault is shown: that is found in the tree.
+//! Must never name the evidence for a fault: that is found in the tree.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;

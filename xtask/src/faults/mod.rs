@@ -1,6 +1,6 @@
 //! `docs/faults.md`, generated from the list of faults and the names of the tests that show them.
 //!
-//! Must never be edited by hand, and must never call a fault shown that nothing shows.
+//! Must never report a fault as tested if nothing tests it.
 
 mod found;
 mod list;

@@ -1,6 +1,6 @@
-//! cargo-mutants' list, and the sample that is tried.
+//! The list of cargo-mutants, and the sample of it that is tried.
 //!
-//! Must never choose by the place of a mutant in its file: a line added above would change the sample.
+//! Must never choose by the line of a mutant: a line that is added above would change the sample.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;

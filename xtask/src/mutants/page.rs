@@ -1,6 +1,6 @@
 //! `docs/mutants.md`: the table of all crates, and each survivor with its reason.
 //!
-//! Must never leave out a survivor that has no reason.
+//! Must never omit a survivor without a reason.
 
 use super::results::{self, Outcome, Sum};
 use super::{SAMPLES, VERSION};

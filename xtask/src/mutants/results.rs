@@ -1,4 +1,4 @@
-//! What became of each mutant: a file of JSON lines for each crate below `docs/mutants`.
+//! The result of each mutant: a file of JSON lines for each crate below `docs/mutants`.
 //!
 //! Must never count a mutant that did not compile as caught.
 
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// What became of a mutant.
+/// The result of a mutant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -22,7 +22,7 @@ pub enum Outcome {
     Missed,
 }
 
-/// One mutant and what became of it.
+/// One mutant and its result.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Line {
     /// Which, whatever its line; see `Mutant::key`.

@@ -1,6 +1,6 @@
-//! One mutant against one crate's tests.
+//! The trial of one mutant with the tests of one crate.
 //!
-//! Must never take tests that were not run for tests that passed.
+//! Must never count tests as passed that did not run.
 
 use super::list::Mutant;
 use super::results::Outcome;

@@ -51,7 +51,7 @@ const DRIVER: &[&str] = &[
     "receive",
 ];
 
-/// What the tests of `daemon` need of the machine is asked with `needs`.
+/// The tests of `daemon` ask `needs` what the machine can do.
 const DAEMON: &[&str] = &[
     "mail",
     "world",
@@ -68,7 +68,7 @@ const DAEMON: &[&str] = &[
     "needs",
 ];
 
-/// The fuzz targets reach all parsers, those of the settings and mailboxes in `daemon` too.
+/// The fuzz targets reach all parsers, including those of settings and mailboxes in `daemon`.
 const FUZZ: &[&str] = &[
     "mail",
     "world",
@@ -85,7 +85,7 @@ const FUZZ: &[&str] = &[
     "daemon",
 ];
 
-/// What a crate must never depend on, directly: the system, or time and chance by the back door.
+/// Crates that must never depend directly on a crate with access to the system, to clocks or to randomness.
 const SANS_IO: &[&str] = &[
     "synced",
     "mail",
@@ -112,14 +112,14 @@ const IO_CRATES: &[&str] = &[
     "chrono",
 ];
 
-/// Complaints about the manifests.
+/// Returns complaints about the manifests.
 pub fn check(root: &Path) -> Result<Vec<String>> {
     let crates = manifests(root)?;
     let names: Vec<&str> = crates.keys().map(String::as_str).collect();
     Ok(crates.iter().flat_map(|(name, manifest)| complaints(name, manifest, &names)).collect())
 }
 
-/// The manifests of the workspace's crates, by name.
+/// Returns the manifests of the workspace's crates by name.
 pub fn manifests(root: &Path) -> Result<BTreeMap<String, toml::Table>> {
     let workspace = manifest(&root.join("Cargo.toml"))?;
     let members = workspace["workspace"]["members"].as_array().context("workspace.members")?;
@@ -157,7 +157,7 @@ fn complaints(name: &str, manifest: &toml::Table, crates: &[&str]) -> Vec<String
     complaints
 }
 
-/// The names in these tables of a manifest, those for some targets only too.
+/// Returns the names in these tables of a manifest, including dependencies for certain targets only.
 pub fn dependencies<'a>(manifest: &'a toml::Table, tables: &[&str]) -> Vec<&'a str> {
     let mut names = Vec::new();
     for kind in tables {

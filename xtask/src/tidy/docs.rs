@@ -9,7 +9,7 @@ use std::path::Path;
 
 const RFC_PAGE: &str = "docs/rfc.md";
 
-/// Complaints about the pages.
+/// Returns complaints about the pages.
 pub fn check(root: &Path, files: &[String], sources: &[Source]) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     for path in files.iter().filter(|path| path.ends_with(".md")) {

@@ -1,6 +1,6 @@
-//! The lock of the fuzzers, which are a workspace of their own: what it says of our crates.
+//! The lock file of the fuzzers, which are a separate workspace: checks what it says about our crates.
 //!
-//! Must never ask a registry: it compares files.
+//! Must never query a registry: this compares files.
 
 use super::arrows;
 use anyhow::{Context, Result};
@@ -12,8 +12,8 @@ const FUZZERS: &str = "proof/fuzz/libfuzzer";
 /// The names of what each crate depends on.
 type Crates = BTreeMap<String, BTreeSet<String>>;
 
-/// Complains about each crate of ours whose dependencies are others in the lock of the fuzzers: `--locked`, with which
-/// they are built, refuses it.
+/// Returns a complaint for each crate of ours whose dependencies differ from the lock file of the fuzzers. They are built
+/// with `--locked`, which would refuse the difference.
 pub fn check(root: &Path) -> Result<Vec<String>> {
     let path = Path::new(FUZZERS).join("Cargo.lock");
     let lock = std::fs::read_to_string(root.join(&path)).with_context(|| FUZZERS)?;

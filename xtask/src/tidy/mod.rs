@@ -15,7 +15,7 @@ use source::Source;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Checks everything and says all complaints at once.
+/// Checks everything and prints all complaints.
 pub fn run(root: &Path) -> Result<()> {
     let files = files(root)?;
     let mut complaints = arrows::check(root)?;
@@ -47,7 +47,7 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every file that git knows or would add, relative to the top; all files where there is no git.
+/// Returns every file that git tracks or would add, relative to the top. Without git, returns all files.
 pub fn files(root: &Path) -> Result<Vec<String>> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let listed = Command::new("git").current_dir(root).args(arguments).output();

@@ -1,19 +1,19 @@
 //! The rules for source files (STYLE.md), one function each.
 //!
-//! Must never judge taste: each rule can be decided by reading.
+//! Must never judge style by taste: a program can decide each rule.
 
 use super::source::Source;
 
-/// Functions of more lines must be tables and say so.
+/// Upper bound on the lines of a function. Longer functions must be tables and say so.
 const FUNCTION_LINES_MAX: usize = 70;
-/// Longer files get a warning.
+/// Files with more lines get a warning.
 const FILE_LINES_WARN: usize = 600;
-/// Above a function that is a table: `// tidy: table, because …`.
+/// The comment above a function that is a table: `// tidy: table, because …`.
 const TABLE_MARK: &str = "// tidy: table, because ";
-/// Names under which anything can be put, and so everything is.
+/// Names of files that say nothing about their contents.
 const BANNED_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc", "manager"];
 
-/// What code below `daemon` must not reach but through an argument.
+/// What code below `daemon` may reach only through an argument.
 const SANS_IO: &[(&str, &str)] = &[
     ("SystemTime::now", "a clock"),
     ("Instant::now", "a clock"),
@@ -35,7 +35,7 @@ const SANS_IO: &[(&str, &str)] = &[
     ("eprintln!", "the standard error"),
 ];
 
-/// Where that holds. `world/src/real` is where the system is reached for all others.
+/// The crates to which this applies. `world/src/real` reaches the system for all of them.
 const SANS_IO_CRATES: &[&str] = &[
     "synced",
     "mail",
@@ -54,7 +54,7 @@ const SANS_IO_CRATES: &[&str] = &[
 /// Unfinished or unproven code.
 const BANNED_CODE: &[&str] = &[".unwrap()", "todo!", "unimplemented!", "dbg!"];
 
-/// Complaints about one file.
+/// Returns complaints about one file.
 pub fn check(source: &Source) -> Vec<String> {
     [
         head(source),
@@ -67,14 +67,14 @@ pub fn check(source: &Source) -> Vec<String> {
     .concat()
 }
 
-/// Warnings about one file.
+/// Returns warnings about one file.
 pub fn warn(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
     let long = lines > FILE_LINES_WARN;
     long.then(|| format!("{}: {lines} lines; is it one noun?", source.path)).into_iter().collect()
 }
 
-/// Each file opens with its job, and all but tests with what it must never do.
+/// Checks that a file opens with its job and, unless it is a test, with what it must never do.
 fn head(source: &Source) -> Vec<String> {
     let head: String = source
         .text
@@ -116,7 +116,7 @@ fn lengths(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// The mark stands among the comments and attributes right above the function.
+/// Returns whether the comments and attributes above the function contain the mark.
 fn is_table(lines: &[&str], line: usize) -> bool {
     let above = lines[..line - 1].iter().rev().map(|line| line.trim());
     above
@@ -197,8 +197,8 @@ pub fn promises(sources: &[Source]) -> Vec<String> {
     complaints
 }
 
-/// Faults on demand are in test builds alone: what reads the environment for them is compiled with
-/// debug assertions only, says so to the compiler, and release builds have none.
+/// Checks that only test builds contain faults on demand: the code that reads the environment for them is compiled with
+/// debug assertions only and tells the compiler so, and release builds have no debug assertions.
 pub fn faults(sources: &[Source], manifest: &str) -> Vec<String> {
     const HOME: &str = "mta/world/src/real/faults/";
     const GUARD: &str = "#[cfg(debug_assertions)]";

@@ -1,4 +1,4 @@
-//! A Rust file as tidy sees it: without comments and texts, its functions and its tests marked.
+//! A Rust file as tidy reads it: without comments and string literals, with its functions and tests marked.
 //!
 //! Must never understand more Rust than tidy's rules need.
 
@@ -6,9 +6,9 @@
 pub struct Source {
     /// Relative to the top of the workspace.
     pub path: String,
-    /// As it is.
+    /// The whole text.
     pub text: String,
-    /// The same with comments, texts and letters blanked; line for line and byte for byte.
+    /// The text with comments, strings and characters replaced by spaces. Lines and offsets stay the same.
     pub code: String,
     /// Byte ranges of `code` that only tests compile.
     tests: Vec<std::ops::Range<usize>>,
@@ -17,13 +17,13 @@ pub struct Source {
 /// One function with a body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its first line, from 1.
+    /// The first line, counted from 1.
     pub line: usize,
-    /// From `fn` to the closing brace.
+    /// The number of lines from `fn` to the closing brace.
     pub lines: usize,
-    /// Where it begins in `code`.
+    /// The offset in `code` at which the function begins.
     pub start: usize,
 }
 
@@ -35,17 +35,17 @@ impl Source {
         Source { path: path.into(), text: text.into(), code, tests }
     }
 
-    /// Whether only tests compile this place of `code`.
+    /// Returns whether only tests compile this place of `code`.
     pub fn is_test(&self, at: usize) -> bool {
         self.tests.iter().any(|range| range.contains(&at))
     }
 
-    /// The line of a place of `code`, from 1.
+    /// Returns the line of a place of `code`, counted from 1.
     pub fn line(&self, at: usize) -> usize {
         self.code[..at].matches('\n').count() + 1
     }
 
-    /// Each place where `needle` stands in `code`, outside of tests, as a word of its own.
+    /// Returns each place of `code` outside tests where `needle` is a whole word.
     pub fn places<'a>(&'a self, needle: &'a str) -> impl Iterator<Item = usize> + 'a {
         let is_word =
             |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
@@ -59,7 +59,7 @@ impl Source {
         })
     }
 
-    /// All functions that have a body, those of tests too.
+    /// Returns all functions with a body, including those of tests.
     pub fn functions(&self) -> Vec<Function> {
         let mut found = Vec::new();
         for (start, _) in self.code.match_indices("fn ") {
@@ -79,7 +79,7 @@ impl Source {
     }
 }
 
-/// Where the body's brace is, in the text after `fn `; `None` for a declaration or a type.
+/// Returns the offset of the body's brace in the text after `fn `, or `None` for a declaration or a type.
 fn body(rest: &str) -> Option<usize> {
     let mut depth = 0i32;
     for (at, byte) in rest.bytes().enumerate() {
@@ -95,7 +95,7 @@ fn body(rest: &str) -> Option<usize> {
     None
 }
 
-/// Where the brace that opens at `open` is closed; the end of the file where it never is.
+/// Returns the offset of the brace that closes the one at `open`, or the end of the file if there is none.
 fn closing(code: &str, open: usize) -> usize {
     let mut depth = 0usize;
     for (at, byte) in code.bytes().enumerate().skip(open) {
@@ -123,7 +123,7 @@ fn test_ranges(path: &str, code: &str) -> Vec<std::ops::Range<usize>> {
         .collect()
 }
 
-/// Blanks comments, texts and letters; keeps every newline and every byte's place.
+/// Replaces comments, strings and characters by spaces. Keeps line ends, and the offset of every byte.
 fn blank(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
@@ -146,7 +146,7 @@ fn blank(text: &str) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// The end of the comment, text or letter that begins at `at`.
+/// Returns the end of the comment, string or character that begins at `at`.
 fn token_to_blank(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at..];
     if rest.starts_with(b"//") {
