@@ -86,7 +86,7 @@ fn a_source_with_a_time_begins_nothing_after_it_and_prints_a_row_for_each_part_o
 }
 
 #[test]
-fn a_sink_stops_when_it_has_had_so_many_recipients_and_says_counts_when_asked() {
+fn a_sink_stops_after_a_number_of_recipients_and_says_counts_when_asked() {
     let directory = tempfile::tempdir().unwrap();
     let accepted = directory.path().join("accepted");
     let sink = Sink::start(&["--until-recipients", "60"]);

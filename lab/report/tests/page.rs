@@ -223,7 +223,7 @@ fn a_scenario_that_asks_for_delays_has_them_as_tables_and_over_its_factor() {
 }
 
 #[test]
-fn a_page_of_cells_that_nobody_can_do_is_a_page_all_the_same() {
+fn a_page_of_cells_that_nobody_can_do_is_still_a_page() {
     let absent = synthetic::campaign().into_iter().filter(|line| matches!(line, Line::Absent(_)));
     let campaign = Campaign::new(&absent.collect::<Vec<_>>(), &Abouts::new(), None).unwrap();
     assert!(report::html(&campaign, "title", "file").contains(ABSENCE));

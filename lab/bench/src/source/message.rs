@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn real_messages_have_their_line_ends_mended_and_only_a_mark_put_on_top() {
+    fn real_messages_have_their_line_ends_repaired_and_only_a_mark_put_on_top() {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &[u8]| {
             std::fs::write(directory.path().join(name), text).unwrap();

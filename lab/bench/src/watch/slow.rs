@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_no_strace_ever_came_to_ends_all_the_same() {
+    fn a_reader_that_no_strace_ever_came_to_still_ends() {
         let place = tempfile::tempdir().unwrap();
         let slow = SlowDisk::new(&place.path().join("syncs"), 1.0).unwrap();
         assert_eq!(slow.finish().unwrap().syncs(0.0, f64::MAX), 0);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn no_values_and_equal_values_make_a_scale_all_the_same() {
+    fn no_values_and_equal_values_still_make_a_scale() {
         for scale in [
             Scale::equal(&[], true),
             Scale::ratio(&[]),
