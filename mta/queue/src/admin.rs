@@ -1,4 +1,4 @@
-//! What an operator asks and orders, in the words of the command line.
+//! Requests of operators, as the command line sends them.
 //!
 //! Must never show a byte of a message's body.
 
@@ -10,22 +10,23 @@ use link::admin::{self, Acted, Action, Answer, Filter};
 use mail::{MessageId, Now};
 use scheduler::{Candidates, Order, PAGE_BYTES_MAX};
 
-/// Messages that one call of an action looks at: the loop of the process is not held up longer.
+/// Upper bound on the messages of one action's call, so that it does not hold up the loop of the process.
 const ACTED_MAX: usize = 2_000;
 
-// A page ends with the row that goes beyond its bound: recipients with the longest addresses and replies of 8 KiB.
+// The last row of a page may go beyond the bound of the page. The longest row has recipients with the longest addresses and
+// replies of 8 KiB.
 const ROW_BYTES_MAX: usize = 2_048 + scheduler::RECIPIENTS_SHOWN_MAX * (8 << 10 | 2_048);
 const _: () = assert!(PAGE_BYTES_MAX + ROW_BYTES_MAX < admin::ANSWER_BYTES_MAX);
-// An explanation has as much for each of its recipients.
+// A recipient of an explanation takes as much.
 const _: () = assert!(admin::EXPLAINED_MAX as usize * (8 << 10 | 2_048) < admin::ANSWER_BYTES_MAX);
 
 impl Queue {
-    /// `queue summary`.
+    /// Answers `queue summary`.
     pub fn admin_summary(&self, now: Now) -> Answer {
         Answer::Summary(self.summary(now))
     }
 
-    /// `queue list`.
+    /// Answers `queue list`.
     pub fn admin_list(
         &self,
         filter: &Filter,
@@ -37,7 +38,7 @@ impl Queue {
         Answer::Page(self.scheduler.list(filter, after, rows_max, now))
     }
 
-    /// `queue explain`.
+    /// Answers `queue explain` with a page of recipients that begins with index `first`.
     pub fn admin_explain(&self, message: MessageId, first: u32, now: Now) -> Answer {
         let max = admin::EXPLAINED_MAX as usize;
         match self.scheduler.explain_from(message, first, max, now) {
@@ -46,7 +47,7 @@ impl Queue {
         }
     }
 
-    /// `queue show`: answered by an output with this number once the message has been read.
+    /// Begins to answer `queue show`. The answer is an output with this number, made when the message has been read.
     pub fn admin_show(&mut self, question: u64, message: MessageId, now: Now) {
         self.read(message, ReadFor::Show { question }, now);
     }
@@ -76,8 +77,8 @@ impl Queue {
         self.output.push_back(Output::Answer(question, answer));
     }
 
-    /// `queue hold | release | retry | delete`, a part of it: answered by an output with this
-    /// number once what was done would survive a power cut.
+    /// Applies an action to some of the messages that a filter selects. The answer is an output with this number, made when the
+    /// changes would survive a power cut.
     pub fn admin_act(
         &mut self,
         question: u64,
@@ -116,18 +117,18 @@ impl Queue {
         }
     }
 
-    /// Reads the index for a run in this order; sorting is the caller's, who has a clock.
+    /// Reads the queue for a run in this order. The caller sorts, because it has a clock to time it.
     pub fn read_order(&mut self, order: Order) -> Candidates {
         self.scheduler.read_candidates(order)
     }
 
-    /// Has everything tried now, in the order of the candidates; says how many.
+    /// Makes all candidates ready in their order. Returns the number of ready groups.
     pub fn run_order(&mut self, candidates: &Candidates, now: Now) -> usize {
         self.scheduler.run(candidates, now)
     }
 }
 
-/// The length of the header section, its last line end included.
+/// Returns the length of the header section, including its last line end.
 fn header_end(content: &[u8]) -> usize {
     content.windows(4).position(|four| four == b"\r\n\r\n").map_or(content.len(), |at| at + 2)
 }
