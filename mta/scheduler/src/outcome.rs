@@ -2,7 +2,7 @@
 //!
 //! Must never forget a recipient: one without an outcome is deferred.
 
-use crate::destinations::destination::{Health, Moment};
+use crate::destinations::destination::Health;
 use crate::flights::Flight;
 use crate::group::To;
 use crate::memory::NONE;
@@ -95,12 +95,8 @@ impl Scheduler {
     fn learn(&mut self, flight: &Flight, outcomes: &[(u32, Outcome)]) -> Health {
         let at = self.store.groups[flight.group].destination;
         let health = Health::of(outcomes.iter().map(|(_, outcome)| outcome));
-        let limits = self.destinations.limits_of(at);
-        let chance = self.chance.signed_unit();
-        let nanos = self.nanos();
-        let retry = self.retry_schedule();
-        let moment = Moment { limits: &limits, retry: &retry, chance, nanos };
-        if self.destinations[at].learn(health, flight.epoch, &moment) {
+        let (chance, nanos) = (self.chance.signed_unit(), self.nanos());
+        if self.destinations.learn(at, health, flight.epoch, chance, nanos) {
             let why = outcomes.iter().map(|(_, outcome)| outcome);
             let why = why.filter(|_| health == Health::Unreachable).map(Outcome::report).next();
             let last = self.destinations[at].last_failure;

@@ -70,11 +70,6 @@ impl Scheduler {
         self.retries.wheel.next()
     }
 
-    /// Returns the retry schedule, which also spaces the probes of unreachable destinations.
-    pub(crate) fn retry_schedule(&self) -> Retry {
-        self.retries.schedule
-    }
-
     /// Returns true if a message was lost too often in a row to be tried again.
     pub(crate) fn is_lost_too_often(&self, losses: u8) -> bool {
         losses >= self.retries.losses_max

@@ -106,6 +106,7 @@ impl Scheduler {
             return Err(SchedulerError::NoRecipients(arrival.message));
         }
         let null = matches!(arrival.sender, mail::ReversePath::Null);
+        let sender = self.store.new_sender(&arrival.sender.to_string());
         let one = |one: &ArrivingRecipient| {
             let address = one.address;
             self.store.new_recipient(address.local(), address.domain_text(), one.notify)
@@ -115,12 +116,13 @@ impl Scheduler {
             id: arrival.message,
             arrived: wall_seconds(arrival.arrived),
             bytes: u32::try_from(arrival.bytes).unwrap_or(u32::MAX),
+            sender,
             priority: arrival.priority.clamp(-100, 100),
             held: arrival.held.map_or(0, |held| held as u8),
             flags: if null { NULL_SENDER } else { 0 },
             ..Message::default()
         };
-        Ok(self.store.add(message, &arrival.sender.to_string(), recipients))
+        Ok(self.store.add(message, recipients))
     }
 
     /// Returns recipients by destination, in the order in which the destinations are named first.

@@ -234,12 +234,13 @@ impl Scheduler {
             id: MessageId(saved.id),
             arrived: saved.arrived_seconds,
             bytes: saved.bytes,
+            sender: self.store.new_sender(saved.sender),
             priority: saved.priority,
             held: saved.held,
             flags: saved.flags & FLAGS_KEPT,
             ..Message::default()
         };
-        self.store.add(message, saved.sender, all)
+        self.store.add(message, all)
     }
 
     fn load_group(&mut self, message: u32, saved: &SavedGroup) {

@@ -7,9 +7,9 @@ mod limits;
 
 use crate::memory::shards::{Shards, hash_with};
 use crate::memory::{NONE, Slab, Symbols};
-use crate::settings::{DestinationLimits, Settings};
+use crate::settings::{DestinationLimits, Retry, Settings};
 use crate::store::Store;
-use destination::{Destination, GOES_ON, IDLE, IN_TURN, PARKED, ROUTED};
+use destination::{Destination, GOES_ON, Health, IDLE, IN_TURN, Moment, PARKED, ROUTED};
 use limits::LimitTable;
 use mail::{Domain, NextHop};
 use std::collections::{BTreeSet, VecDeque};
@@ -29,6 +29,8 @@ pub(crate) struct DestinationTable {
     /// Destinations that take mail for other domains than the one they are named after.
     routed: BTreeSet<u32>,
     limits: LimitTable,
+    /// Schedule by which the probes of unreachable destinations are spaced.
+    retry: Retry,
 }
 
 impl DestinationTable {
@@ -40,12 +42,14 @@ impl DestinationTable {
             idle: VecDeque::new(),
             routed: BTreeSet::new(),
             limits: LimitTable::new(settings),
+            retry: settings.retry,
         }
     }
 
-    /// Takes the limits of new settings.
+    /// Takes new settings.
     pub fn reload(&mut self, settings: &Settings, store: &Store) {
         self.limits = LimitTable::new(settings);
+        self.retry = settings.retry;
         for at in self.live() {
             let found = &mut self.all[at];
             found.limits = self.limits.index_of(&found.hop, store.symbols.get(found.opened_by));
@@ -79,6 +83,14 @@ impl DestinationTable {
         found.ready > 0
             && found.in_flight < found.allowed(&self.limits_of(at))
             && found.opens_at(nanos) == 0
+    }
+
+    /// Learns from an attempt that began in `epoch`; `chance` is in -1..=1. Returns true if the caller must replace
+    /// `last_failure`.
+    pub fn learn(&mut self, at: u32, health: Health, epoch: u8, chance: f64, nanos: u64) -> bool {
+        let limits = self.limits_of(at);
+        let moment = Moment { limits: &limits, retry: &self.retry, chance, nanos };
+        self.all[at].learn(health, epoch, &moment)
     }
 
     /// Returns the destination of a next hop, and opens it if there is none. `symbol` names the recipient's domain as

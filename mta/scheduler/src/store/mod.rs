@@ -101,14 +101,17 @@ impl Store {
         }
     }
 
+    /// Returns the symbol of the sender of a new message.
+    pub fn new_sender(&mut self, sender: &str) -> u32 {
+        self.symbols.intern(sender)
+    }
+
     /// Adds a message, with recipients that belong to no group yet. A recipient without a local part is finished.
-    pub fn add(&mut self, message: Message, sender: &str, all: Vec<Recipient>) -> u32 {
-        let many = if all.len() > 1 { MANY } else { 0 };
-        let recipients = self.keep_recipients(all);
-        let sender = self.symbols.intern(sender);
+    pub fn add(&mut self, mut message: Message, all: Vec<Recipient>) -> u32 {
+        message.flags |= if all.len() > 1 { MANY } else { 0 };
+        message.recipients = self.keep_recipients(all);
         let id = message.id;
-        let flags = message.flags | many;
-        let at = self.messages.insert(Message { sender, recipients, flags, ..message });
+        let at = self.messages.insert(message);
         self.ids.insert(id, at);
         at
     }
@@ -148,8 +151,8 @@ impl Store {
     pub fn add_group(&mut self, message: u32, destination: u32, members: Vec<u32>) -> u32 {
         let group = RecipientGroup { message, destination, ..RecipientGroup::default() };
         let group = self.groups.insert(group);
-        if let Some(many) = self.many_of(message) {
-            many.groups += 1;
+        if self.messages[message].has(MANY) {
+            self.many[self.messages[message].recipients].groups += 1;
         }
         for index in &members {
             self.recipient_mut(message, *index).group = group;
@@ -162,8 +165,8 @@ impl Store {
     pub fn remove_group(&mut self, group: u32) -> RecipientGroup {
         self.free_members(group);
         let group = self.groups.remove(group);
-        if let Some(many) = self.many_of(group.message) {
-            many.groups -= 1;
+        if self.messages[group.message].has(MANY) {
+            self.many[self.messages[group.message].recipients].groups -= 1;
         }
         group
     }

@@ -115,39 +115,37 @@ impl Store {
         self.symbols.release(domain);
         self.reports.release(report);
         self.counts.recipients -= 1;
-        if let Some(many) = self.many_of(message) {
-            many.left -= 1;
+        if self.messages[message].has(MANY) {
+            self.many[self.messages[message].recipients].left -= 1;
         }
     }
 
-    /// Stores the recipients of a new message.
+    /// Stores the recipients of a new message. A single one must be unfinished.
     pub(super) fn keep_recipients(&mut self, mut all: Vec<Recipient>) -> u32 {
-        let left = all.iter().filter(|one| one.local != NONE).count() as u32;
-        self.counts.recipients += u64::from(left);
         if all.len() == 1 {
+            self.counts.recipients += 1;
             return self.singles.insert(all.remove(0));
         }
+        let left = all.iter().filter(|one| one.local != NONE).count() as u32;
+        self.counts.recipients += u64::from(left);
         self.many.insert(Many { recipients: all.into(), left, ..Many::default() })
-    }
-
-    /// Returns the recipients of a message with more than one.
-    pub(super) fn many_of(&mut self, message: u32) -> Option<&mut Many> {
-        let found = &self.messages[message];
-        found.has(MANY).then(|| &mut self.many[found.recipients])
     }
 
     /// Counts a group in a state, or with -1 no longer.
     pub fn count_state(&mut self, group: u32, state: GroupState, by: i32) {
-        let message = self.groups[group].message;
+        let message = &self.messages[self.groups[group].message];
         if state == GroupState::InFlight {
-            self.count_busy(self.messages[message].sender, by);
+            let busy = self.symbols.busy(message.sender);
+            *busy = busy.wrapping_add_signed(by);
         }
-        let Some(many) = self.many_of(message) else { return };
-        if state == GroupState::Held {
-            many.held = many.held.wrapping_add_signed(by);
-        }
-        if state.is_awake() {
-            many.awake = many.awake.wrapping_add_signed(by);
+        if message.has(MANY) {
+            let many = &mut self.many[message.recipients];
+            if state == GroupState::Held {
+                many.held = many.held.wrapping_add_signed(by);
+            }
+            if state.is_awake() {
+                many.awake = many.awake.wrapping_add_signed(by);
+            }
         }
     }
 
