@@ -37,7 +37,7 @@ segment_bytes = "1MiB"
 batch_bytes_max = "256KiB"
 reserve_bytes = "1MiB"
 keep_free_bytes = 0
-snapshot_bytes = "1MiB"
+snapshot_log_bytes = "1MiB"
 commits_in_flight = {commits}
 """
 

@@ -56,7 +56,7 @@ const SPOOL: &[(&str, &str)] = &[
     ("segment_bytes", "\"8MiB\""),
     ("batch_bytes_max", "\"1MiB\""),
     ("reserve_bytes", "\"8MiB\""),
-    ("snapshot_bytes", "\"16MiB\""),
+    ("snapshot_log_bytes", "\"16MiB\""),
     ("keep_free_bytes", "\"512MiB\""),
 ];
 

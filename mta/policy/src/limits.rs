@@ -16,9 +16,9 @@ pub struct ConnectionLimits {
     /// Connections of all listeners together.
     pub connections_max: u32,
     /// Connections of this listener.
-    pub listener_connections_max: u32,
+    pub listener_connections: u32,
     /// Connections of one client, at all listeners together.
-    pub connections_per_client_max: u32,
+    pub connections_per_client: u32,
 }
 
 /// Who has a connection: what the limit for each client counts.
@@ -102,12 +102,12 @@ impl Connections {
     ) -> Result<Connection, Reply> {
         let here = self.listeners.get(listener).copied().unwrap_or_default();
         if !self.all.has_room(limits.connections_max, trusted)
-            || !here.has_room(limits.listener_connections_max, trusted)
+            || !here.has_room(limits.listener_connections, trusted)
         {
             return Err(defer("too many connections here; try again later"));
         }
         let open = self.callers.get(&caller).copied().unwrap_or(0);
-        if !trusted && open >= limits.connections_per_client_max {
+        if !trusted && open >= limits.connections_per_client {
             return Err(defer("too many connections from your address"));
         }
         self.callers.insert(caller.clone(), open + 1);
@@ -162,11 +162,8 @@ fn defer(text: &str) -> Reply {
 mod tests {
     use super::*;
 
-    const LIMITS: ConnectionLimits = ConnectionLimits {
-        connections_max: 4,
-        listener_connections_max: 4,
-        connections_per_client_max: 2,
-    };
+    const LIMITS: ConnectionLimits =
+        ConnectionLimits { connections_max: 4, listener_connections: 4, connections_per_client: 2 };
 
     fn ip(text: &str) -> Caller {
         text.parse::<IpAddr>().unwrap().into()
@@ -238,11 +235,11 @@ mod tests {
         assert_eq!(strangers_max(u32::MAX), u32::MAX - u32::MAX / 4);
         // The smaller one of the two limits is in force.
         for (max, strangers) in [(1, 1), (3, 3), (4, 3), (100, 75)] {
-            for (connections_max, listener_connections_max) in [(max, 200), (200, max)] {
+            for (connections_max, listener_connections) in [(max, 200), (200, max)] {
                 let limits = ConnectionLimits {
                     connections_max,
-                    listener_connections_max,
-                    connections_per_client_max: 1,
+                    listener_connections,
+                    connections_per_client: 1,
                 };
                 let mut all = Connections::default();
                 let network = |number: u32| Caller::from(IpAddr::from(number.to_be_bytes()));
@@ -263,10 +260,10 @@ mod tests {
 
     #[test]
     fn r211_a_listener_that_is_full_takes_no_place_of_another_one() {
-        let limits = |listener_connections_max| ConnectionLimits {
+        let limits = |listener_connections| ConnectionLimits {
             connections_max: 100,
-            listener_connections_max,
-            connections_per_client_max: 100,
+            listener_connections,
+            connections_per_client: 100,
         };
         let mut all = Connections::default();
         let mut enter = |at: &str, max, trusted| {

@@ -54,7 +54,7 @@ pub struct Settings {
     /// For the scheduler.
     pub scheduler: scheduler::Settings,
     /// Bytes of the original that a bounce returns; at most `NOTICE_BYTES_MAX`.
-    pub bounce_bytes_max: u64,
+    pub original_bytes_max: u64,
     /// Memory for messages at hand.
     pub shelf_bytes_max: usize,
     /// What all receiving processes together may have staged and unanswered.

@@ -413,7 +413,7 @@ impl Queue {
             NoticeKind::Delivered => BounceKind::Delivered,
         };
         let envelope = &opened.envelope;
-        let bytes_max = self.settings.bounce_bytes_max;
+        let bytes_max = self.settings.original_bytes_max;
         let excerpt = match parts.manner {
             Manner::Ordinary => mail::bounce::excerpt(kind, envelope, opened.bytes, bytes_max),
             _ => Excerpt::Headers,

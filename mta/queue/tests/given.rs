@@ -44,7 +44,7 @@ fn settings() -> queue::Settings {
         postmaster: address("postmaster@mx.test"),
         routes: policy::Routes::new(own, NextHop::Local, domain("mx.test"), Vec::new(), false),
         scheduler: scheduler::Settings::for_tests(),
-        bounce_bytes_max: 10_000,
+        original_bytes_max: 10_000,
         shelf_bytes_max: 1 << 20,
         credit_bytes: 1 << 20,
         receivers: 1,

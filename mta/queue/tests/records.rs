@@ -18,8 +18,8 @@ const EXPIRE: Duration = Duration::from_secs(40);
 fn expiring() -> queue::Settings {
     let mut settings = settings();
     settings.scheduler.retry.expire = EXPIRE;
-    settings.scheduler.delay_notice_after = None;
-    settings.bounce_bytes_max = 50_000;
+    settings.scheduler.delay_notice = None;
+    settings.original_bytes_max = 50_000;
     settings.shelf_bytes_max = 1 << 20;
     settings
 }

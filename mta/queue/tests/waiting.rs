@@ -43,7 +43,7 @@ fn settings(shelf_bytes_max: usize) -> queue::Settings {
         postmaster: address("postmaster@mx.test"),
         routes: policy::Routes::new(own, NextHop::Local, name, Vec::new(), false),
         scheduler: scheduler::Settings::for_tests(),
-        bounce_bytes_max: 10_000,
+        original_bytes_max: 10_000,
         shelf_bytes_max,
         credit_bytes: 64 << 20,
         receivers: 1,

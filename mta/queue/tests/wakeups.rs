@@ -37,7 +37,7 @@ fn failed() -> Outcome {
 #[test]
 fn a_queue_without_mail_sleeps_and_one_with_deferred_mail_wakes_up_for_its_attempts() {
     let mut settings = settings();
-    settings.scheduler.delay_notice_after = None;
+    settings.scheduler.delay_notice = None;
     let mut bench = Bench::with(settings, spool_settings());
     bench.reads_at_once = true;
     assert!(!bench.queue.is_ready(), "there is no segment yet");
@@ -68,7 +68,7 @@ fn attempts_of_a_process_that_does_not_come_back_are_lost_in_time() {
 fn a_message_that_expires_before_a_process_takes_its_attempt_is_given_up_at_that_time() {
     let mut settings = settings();
     settings.scheduler.retry.expire = HOUR;
-    settings.scheduler.delay_notice_after = None;
+    settings.scheduler.delay_notice = None;
     let mut bench = Bench::with(settings, spool_settings());
     bench.reads_at_once = true;
     bench.run();

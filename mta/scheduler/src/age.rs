@@ -54,21 +54,21 @@ struct Room {
 #[derive(Debug)]
 pub(crate) struct Ages {
     expire: Duration,
-    delay_notice_after: Option<Duration>,
+    delay_notice: Option<Duration>,
     aged: VecDeque<Aged>,
     paused: bool,
 }
 
 impl Ages {
     pub fn new(settings: &Settings) -> Self {
-        let (expire, delay_notice_after) = (settings.retry.expire, settings.delay_notice_after);
-        Ages { expire, delay_notice_after, aged: VecDeque::new(), paused: false }
+        let (expire, delay_notice) = (settings.retry.expire, settings.delay_notice);
+        Ages { expire, delay_notice, aged: VecDeque::new(), paused: false }
     }
 
     /// Takes the marks of new settings. A message that waits for a mark still waits for the old one.
     pub fn reload(&mut self, settings: &Settings) {
         self.expire = settings.retry.expire;
-        self.delay_notice_after = settings.delay_notice_after;
+        self.delay_notice = settings.delay_notice;
     }
 
     /// Makes no notice while `paused`.
@@ -100,7 +100,7 @@ impl Scheduler {
         if self.now().wall.since(arrived) > FRESH_MAX {
             self.store.message_mut(message).flags |= RESTORED;
         }
-        if self.ages.delay_notice_after.is_none() {
+        if self.ages.delay_notice.is_none() {
             self.store.message_mut(message).flags |= DELAY_SEEN;
         }
         self.arm_age(message);
@@ -117,7 +117,7 @@ impl Scheduler {
     /// Age of the next mark: the delay notice, then expiry.
     fn age_mark(&self, message: u32) -> Duration {
         let expire = self.ages.expire;
-        let delay = self.ages.delay_notice_after.unwrap_or(expire).min(expire);
+        let delay = self.ages.delay_notice.unwrap_or(expire).min(expire);
         if self.store.message(message).has(DELAY_SEEN) { expire } else { delay }
     }
 

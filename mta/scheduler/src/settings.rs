@@ -10,7 +10,7 @@ pub struct Settings {
     /// Schedule by which deferred recipients are tried again.
     pub retry: Retry,
     /// Age at which the sender is notified once that a message still waits; `None` for no notice.
-    pub delay_notice_after: Option<Duration>,
+    pub delay_notice: Option<Duration>,
     /// Limits of destinations that no entry of `limits` names.
     pub default: DestinationLimits,
     /// Limits by name; the first match wins. A name is a domain such as `example.org`, a pattern such as `*.example.org` or
@@ -63,7 +63,7 @@ impl Settings {
     pub fn for_tests() -> Settings {
         Settings {
             retry: Retry::for_tests(),
-            delay_notice_after: Some(Duration::from_secs(4 * 3600)),
+            delay_notice: Some(Duration::from_secs(4 * 3600)),
             default: DestinationLimits::for_tests(),
             limits: Vec::new(),
             attempts_in_flight_max: 1_000,

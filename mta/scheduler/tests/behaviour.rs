@@ -85,7 +85,7 @@ fn each_recipient_has_its_own_outcome_and_those_that_wait_stay_together() {
 
 #[test]
 fn waits_grow_by_the_factor_and_the_message_expires_once_with_its_last_reply() {
-    let mut bench = Bench::new(Settings { delay_notice_after: None, ..plain() });
+    let mut bench = Bench::new(Settings { delay_notice: None, ..plain() });
     bench.send(mail(1, "a@a.test", &["b@b.test"]));
     let (mut waits, mut last, mut end) = (Vec::new(), bench.now, None);
     while end.is_none() {
@@ -743,7 +743,7 @@ fn the_end_of_a_message_is_the_last_change_of_the_record_that_brings_it() {
 fn expire_list(reply_bytes: usize, recipients: u32) -> (Bench, Vec<Record>) {
     let plain = plain();
     let retry = Retry { first: seconds(3600), expire: seconds(600), ..plain.retry };
-    let mut bench = Bench::new(Settings { retry, delay_notice_after: None, ..plain });
+    let mut bench = Bench::new(Settings { retry, delay_notice: None, ..plain });
     let to: Vec<String> = (0..recipients).map(|n| format!("r{n}@b.test")).collect();
     let to: Vec<&str> = to.iter().map(String::as_str).collect();
     bench.send(mail(1, "a@a.test", &to));
@@ -870,7 +870,7 @@ fn an_attempt_that_is_taken_back_at_the_end_of_its_time_is_told_of_in_bounded_re
     let limits =
         DestinationLimits { recipients_per_message: 100_000, ..DestinationLimits::for_tests() };
     let retry = Retry { expire: seconds(86_400), ..NO_JITTER };
-    let mut bench = Bench::new(Settings { retry, delay_notice_after: None, ..limited(limits) });
+    let mut bench = Bench::new(Settings { retry, delay_notice: None, ..limited(limits) });
     // The failure to reach the next hop is the evidence for each of them.
     bench.send(mail(1, "a@a.test", &["a@b.test"]));
     let first = bench.attempts().remove(0);

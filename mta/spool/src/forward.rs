@@ -166,7 +166,7 @@ impl Spool {
         if chunk.verify(&bytes).is_err() {
             return false;
         }
-        let large = stored.body_bytes > u64::from(self.settings.bulk_bytes_min);
+        let large = stored.body_bytes > u64::from(self.settings.bulk_body_bytes_min);
         let kind = if large { SegmentKind::Bulk } else { SegmentKind::Log };
         self.push_chunk(job.transaction, kind, &[bytes]);
         true

@@ -16,7 +16,7 @@ pub struct Settings {
     /// Bytes of the file system that are left to others.
     pub keep_free_bytes: u64,
     /// Bodies longer than this go to bulk segments.
-    pub bulk_bytes_min: u32,
+    pub bulk_body_bytes_min: u32,
     /// Upper bound on the bytes of one chunk of a body.
     pub chunk_bytes_max: u32,
     /// Bytes of log between two snapshots of the index.
@@ -58,7 +58,7 @@ impl Settings {
             commits_in_flight: 2,
             reserve_bytes: 64 << 20,
             keep_free_bytes: 64 << 20,
-            bulk_bytes_min: 1 << 20,
+            bulk_body_bytes_min: 1 << 20,
             chunk_bytes_max: 256 << 10,
             snapshot_log_bytes: 128 << 20,
             snapshot_log_factor: 3,

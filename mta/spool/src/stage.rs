@@ -330,7 +330,8 @@ impl Spool {
     fn flush_chunk(&mut self, transaction: TransactionId, size: usize) {
         let Some(staged) = self.staging.bodies.get_mut(&transaction) else { return };
         // A full disk refuses bulk, but it must not refuse messages of our own.
-        let kind = match staged.total > u64::from(self.settings.bulk_bytes_min) && !staged.own {
+        let kind = match staged.total > u64::from(self.settings.bulk_body_bytes_min) && !staged.own
+        {
             true => SegmentKind::Bulk,
             false => SegmentKind::Log,
         };

@@ -20,7 +20,7 @@ fn small() -> Settings {
         reserve_bytes: 1 << 20,
         keep_free_bytes: 0,
         chunk_bytes_max: 64 << 10,
-        bulk_bytes_min: 128 << 10,
+        bulk_body_bytes_min: 128 << 10,
         snapshot_log_bytes: 4 << 20,
         ..Settings::for_tests()
     }

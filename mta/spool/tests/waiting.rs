@@ -30,7 +30,7 @@ fn settings() -> Settings {
         reserve_bytes: 1 << 20,
         keep_free_bytes: 0,
         chunk_bytes_max: 64 << 10,
-        bulk_bytes_min: 128 << 10,
+        bulk_body_bytes_min: 128 << 10,
         staged_bytes_max: 1 << 20,
         own_bytes_max: 128 << 10,
         ..Settings::for_tests()

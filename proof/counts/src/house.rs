@@ -95,7 +95,7 @@ pub fn settings() -> Settings {
         postmaster: Address::parse("MAILER-DAEMON@mx.example.org", true).expect("an address"),
         routes: routes(),
         scheduler: scheduler::Settings::for_tests(),
-        bounce_bytes_max: 50_000,
+        original_bytes_max: 50_000,
         shelf_bytes_max: queue::SHELF_BYTES_MAX,
         credit_bytes: 1 << 30,
         receivers: 1,

@@ -426,7 +426,7 @@ fn settings(seed: u64, draw: &mut Chance, span: Duration) -> Settings {
         commits_in_flight: pick(draw, &[1, 1, 2, 4]),
         reserve_bytes: u64::from(segment_bytes),
         keep_free_bytes: 128 << 10,
-        bulk_bytes_min: pick(draw, &[9_000, 30_000, 1 << 20]),
+        bulk_body_bytes_min: pick(draw, &[9_000, 30_000, 1 << 20]),
         chunk_bytes_max: pick(draw, &[1_000, 4 << 10, segment_bytes / 8]),
         snapshot_log_bytes: pick(draw, &[16 << 10, 64 << 10, 256 << 10]),
         snapshot_log_factor: 1,

@@ -68,7 +68,7 @@ fn settings(world: &World) -> Settings {
         postmaster: postmaster(),
         routes: world.routes.clone(),
         scheduler: drawn.scheduler.clone(),
-        bounce_bytes_max: 5_000,
+        original_bytes_max: 5_000,
         shelf_bytes_max: drawn.shelf_bytes_max,
         credit_bytes: drawn.credit_bytes,
         receivers: drawn.receivers,

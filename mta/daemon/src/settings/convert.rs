@@ -84,13 +84,13 @@ impl Settings {
             header_bytes_max: limits.header_bytes_max,
             hops_max: limits.hops_max,
             recipients_max,
-            errors_max: limits.junk_commands_max,
+            bad_commands_max: limits.bad_commands_max,
             idle_commands_max: limits.idle_commands_max,
             refusals_max,
-            command_wait_max: limits.command_timeout,
-            data_wait_max: limits.data_timeout,
+            command_timeout: limits.command_timeout,
+            data_timeout: limits.data_timeout,
             data_bytes_per_second_min: limits.data_bytes_per_second_min,
-            transaction_wait_max: limits.transaction_time_max,
+            transaction_time_max: limits.transaction_time_max,
             hostname: listen.hostname.clone(),
             line_bytes_max: None,
             lmtp_recipients_max: LMTP_RECIPIENTS_MAX,
@@ -105,8 +105,8 @@ impl Settings {
     pub fn connections(&self, listen: &Listen) -> ConnectionLimits {
         ConnectionLimits {
             connections_max: self.limits.connections,
-            listener_connections_max: listen.connections,
-            connections_per_client_max: listen.connections_per_client,
+            listener_connections: listen.connections,
+            connections_per_client: listen.connections_per_client,
         }
     }
 
@@ -194,8 +194,8 @@ impl Settings {
             commits_in_flight: self.spool.commits_in_flight as usize,
             reserve_bytes: self.spool.reserve_bytes,
             keep_free_bytes: self.spool.keep_free_bytes,
-            snapshot_log_bytes: self.spool.snapshot_bytes,
-            bulk_bytes_min: 1 << 20,
+            snapshot_log_bytes: self.spool.snapshot_log_bytes,
+            bulk_body_bytes_min: 1 << 20,
             // One chunk is what a sending process fetches at once; a segment must have room for eight.
             chunk_bytes_max: link::send::CHUNK_BYTES_MAX.min(segment_bytes / 8),
             // A snapshot writes the whole index: with 3, snapshots add at most a third to the bytes of the log.
@@ -224,7 +224,7 @@ impl Settings {
                 expire: retry.expire,
                 jitter: retry.jitter,
             },
-            delay_notice_after: retry.delay_notice,
+            delay_notice: retry.delay_notice,
             default: self.destinations.default.limits(),
             limits: named.map(|(name, one)| (name.clone(), one.limits())).collect(),
             attempts_in_flight_max: self.queue.attempts_in_flight_max,
@@ -242,7 +242,7 @@ impl Settings {
             postmaster: Address::parse(&postmaster, true).expect("a host name makes a domain"),
             routes: self.routes(environment),
             scheduler: self.scheduler(),
-            bounce_bytes_max: self.bounce.original_bytes_max,
+            original_bytes_max: self.bounce.original_bytes_max,
             shelf_bytes_max: queue::SHELF_BYTES_MAX,
             credit_bytes: self.limits.session_memory_bytes_max,
             receivers: u16::try_from(self.processes.receive).unwrap_or(u16::MAX),

@@ -266,7 +266,7 @@ settings! {
         commit_timeout: Duration = Is("1m"), Time(2, HOUR),
             "RFC 5321 4.5.3.2.6 lets a client wait 10 minutes; a disk that needs one minute is broken", "30s";
         /// Number of wrong commands since the last message at which a session is ended with 421.
-        junk_commands_max: u32 = Is("20"), Count(1, 100_000),
+        bad_commands_max: u32 = Is("20"), Count(1, 100_000),
             "more than any honest client makes", "5";
         /// Number of refused commands and bodies since the last message, such as RCPT for an unknown
         /// mailbox, after which each further one counts as a wrong command. Applies to clients that are
@@ -311,7 +311,7 @@ settings! {
             "other programs use the same disk", "1GB";
         /// Bytes of log after which a snapshot of the index is taken, or three times the size of the last
         /// snapshot if that is more.
-        snapshot_bytes: u64 = Is("128MiB"), Bytes(M, T),
+        snapshot_log_bytes: u64 = Is("128MiB"), Bytes(M, T),
             "limits how much log is read when the mailer starts", "64MiB";
     }
 

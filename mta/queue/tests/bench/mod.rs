@@ -47,7 +47,7 @@ pub fn settings() -> queue::Settings {
         postmaster: address("postmaster@mx.test"),
         routes: policy::Routes::new(own, NextHop::Local, name, Vec::new(), false),
         scheduler: scheduler::Settings::for_tests(),
-        bounce_bytes_max: 10_000,
+        original_bytes_max: 10_000,
         shelf_bytes_max: 0,
         credit_bytes: 1 << 20,
         receivers: 1,

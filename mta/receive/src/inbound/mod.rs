@@ -306,7 +306,7 @@ impl InboundSession {
         self.give_up(gateway);
         let wait_max = match gateway.is_stopping() {
             true => LINGER_WAIT_MAX,
-            false => self.session.server().settings().command_wait_max,
+            false => self.session.server().settings().command_timeout,
         };
         self.is_stopping = gateway.is_stopping();
         self.state = State::Closing { until: now.monotonic + wait_max };

@@ -16,7 +16,7 @@ fn bound(bench: &mut Bench, bytes_max: usize) {
 #[test]
 fn n099_a_connection_too_many_is_turned_away() {
     let mut bench = Bench::new();
-    bench.listener.limits.connections_per_client_max = 1;
+    bench.listener.limits.connections_per_client = 1;
     let first = bench.connect(STRANGER);
     let turned_away = bench.try_connect(STRANGER).err().unwrap();
     let mut bytes = Vec::new();

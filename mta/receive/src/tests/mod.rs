@@ -292,8 +292,8 @@ fn listener() -> Listener {
         strangers: server,
         limits: ConnectionLimits {
             connections_max: 100,
-            listener_connections_max: 100,
-            connections_per_client_max: 50,
+            listener_connections: 100,
+            connections_per_client: 50,
         },
         address: "[::]:25".into(),
         all_trusted: false,

@@ -101,14 +101,14 @@ impl Clock {
             return None;
         }
         let total_since = self.transaction_since.unwrap_or(self.message_since);
-        let total = Some(total_since + settings.transaction_wait_max);
+        let total = Some(total_since + settings.transaction_time_max);
         let wait = match within_body {
-            true => settings.data_wait_max,
-            false if hurried => settings.command_wait_max.min(STRESS_COMMAND_WAIT_MAX),
-            false => settings.command_wait_max,
+            true => settings.data_timeout,
+            false if hurried => settings.command_timeout.min(STRESS_COMMAND_WAIT_MAX),
+            false => settings.command_timeout,
         };
         let rate = self.body.filter(|_| within_body).map(|(since, bytes)| {
-            since + settings.data_wait_max + at_rate(bytes, settings.data_bytes_per_second_min)
+            since + settings.data_timeout + at_rate(bytes, settings.data_bytes_per_second_min)
         });
         [Some(self.idle_since + wait), total, rate].into_iter().flatten().min()
     }

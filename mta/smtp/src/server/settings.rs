@@ -39,21 +39,21 @@ pub struct Settings {
     /// Replies not yet written; above it nothing more is read.
     pub output_bytes_max: usize,
     /// Wrong commands since the last message until the connection is closed.
-    pub errors_max: u32,
+    pub bad_commands_max: u32,
     /// NOOP, RSET, VRFY, a repeated EHLO and such since the last message, until each counts as wrong.
     pub idle_commands_max: u32,
     /// Commands and bodies since the last message that were refused though nothing was wrong with
     /// them, such as RCPT of an unknown mailbox, until each counts as wrong.
     pub refusals_max: u32,
     /// For a whole command line, and for output to be taken (RFC 5321 4.5.3.2.7).
-    pub command_wait_max: Duration,
+    pub command_timeout: Duration,
     /// For the next bytes of a body.
-    pub data_wait_max: Duration,
-    /// Octets a second that a body must come with, on the average after `data_wait_max`.
+    pub data_timeout: Duration,
+    /// Octets a second that a body must come with, on the average after `data_timeout`.
     pub data_bytes_per_second_min: u64,
     /// For a transaction, from MAIL to its end, and between two messages for all that is no
     /// transaction; our own time does not count.
-    pub transaction_wait_max: Duration,
+    pub transaction_time_max: Duration,
 }
 
 impl Settings {
@@ -76,13 +76,13 @@ impl Settings {
             command_bytes_max: 2_048,
             body_chunk_bytes: 64 << 10,
             output_bytes_max: 64 << 10,
-            errors_max: 20,
+            bad_commands_max: 20,
             idle_commands_max: 100,
             refusals_max: 100,
-            command_wait_max: Duration::from_secs(300),
-            data_wait_max: Duration::from_secs(300),
+            command_timeout: Duration::from_secs(300),
+            data_timeout: Duration::from_secs(300),
             data_bytes_per_second_min: 500,
-            transaction_wait_max: Duration::from_secs(4 * 3600),
+            transaction_time_max: Duration::from_secs(4 * 3600),
         }
     }
 

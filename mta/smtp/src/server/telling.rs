@@ -54,7 +54,7 @@ impl Session {
 
     fn count_error(&mut self) {
         self.errors += 1;
-        if self.errors >= self.settings().errors_max && !self.is_closed() {
+        if self.errors >= self.settings().bad_commands_max && !self.is_closed() {
             self.close_with(Enhanced(4, 7, 0), "Error: too many errors");
         }
     }

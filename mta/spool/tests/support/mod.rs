@@ -28,7 +28,7 @@ pub fn settings(commits_in_flight: usize) -> Settings {
         commits_in_flight,
         reserve_bytes: 32 << 10,
         keep_free_bytes: 0,
-        bulk_bytes_min: 12 << 10,
+        bulk_body_bytes_min: 12 << 10,
         chunk_bytes_max: 4 << 10,
         snapshot_log_bytes: 48 << 10,
         snapshot_slice_messages: 5,

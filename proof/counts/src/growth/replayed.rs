@@ -109,7 +109,7 @@ fn settings() -> Settings {
     Settings {
         segment_bytes: 4 << 20,
         batch_bytes_max: 1 << 20,
-        bulk_bytes_min: 512 << 10,
+        bulk_body_bytes_min: 512 << 10,
         spares: 1,
         reserve_bytes: 0,
         ..Settings::for_tests()

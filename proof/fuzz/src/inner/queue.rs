@@ -56,7 +56,7 @@ fn queue_settings() -> Settings {
         postmaster: Address::parse("postmaster@mx.test", false).expect("it is one"),
         routes: Routes::new([].into(), NextHop::Local, domain("mx.test"), routes, false),
         scheduler: scheduler::Settings::for_tests(),
-        bounce_bytes_max: 10_000,
+        original_bytes_max: 10_000,
         shelf_bytes_max: 4_000,
         credit_bytes: 100_000,
         receivers: 2,

@@ -40,7 +40,7 @@ pub fn session(data: &[u8]) {
         }
         if let Some(due) = driver.session.next_wakeup() {
             assert!(!driver.session.is_closed() && !driver.session.awaits_answer());
-            assert!(due.since(driver.now.monotonic) <= settings.transaction_wait_max);
+            assert!(due.since(driver.now.monotonic) <= settings.transaction_time_max);
         }
         driver.poll();
     }

@@ -67,7 +67,7 @@ pub fn settings(flags: u8) -> Settings {
         mails_max: (flags & 16 != 0).then_some(3),
         command_bytes_max: 200,
         output_bytes_max: 512,
-        errors_max: 12,
+        bad_commands_max: 12,
         idle_commands_max: 6,
         refusals_max: 8,
         ..Settings::for_tests(Domain::parse("mx.test").expect("it is one"))

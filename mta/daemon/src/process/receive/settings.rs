@@ -26,8 +26,8 @@ pub fn listener(config: &ProcessConfig, listen: &Listen, connections_possible: u
     let limits = settings.connections(listen);
     let limits = ConnectionLimits {
         connections_max: share(limits.connections_max).min(connections_possible),
-        listener_connections_max: share(limits.listener_connections_max),
-        connections_per_client_max: share(limits.connections_per_client_max),
+        listener_connections: share(limits.listener_connections),
+        connections_per_client: share(limits.connections_per_client),
     };
     let server = |trusted| Server::new(settings.smtp(listen, trusted));
     let (address, path) = match &listen.address {

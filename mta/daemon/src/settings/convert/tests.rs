@@ -18,7 +18,7 @@ fn what_the_file_says_reaches_the_machines() {
         domain = "*.sink.test"
         to = "smtp:127.0.0.1:2600"
         [limits]
-        junk_commands_max = 3
+        bad_commands_max = 3
         [destination."slow.test"]
         connections = 2
         rate = "30/m"
@@ -27,7 +27,7 @@ fn what_the_file_says_reaches_the_machines() {
     "#;
     let settings = load(text, "f", &system).unwrap();
     let smtp = settings.smtp(&settings.listen[0], true);
-    assert_eq!((smtp.lmtp, smtp.message_bytes_max, smtp.errors_max), (true, 1_000_000, 3));
+    assert_eq!((smtp.lmtp, smtp.message_bytes_max, smtp.bad_commands_max), (true, 1_000_000, 3));
     let scheduler = settings.scheduler();
     assert_eq!(scheduler.order, scheduler::Order::Arrival);
     let (name, slow) = &scheduler.limits[0];
