@@ -2,7 +2,7 @@
 //!
 //! Must never measure a message that did not get its `250`.
 
-use crate::house::House;
+use crate::house::{self, House};
 use crate::letter;
 use crate::meter::{Count, Meter, Part, outside};
 use crate::receive::{Guest, Receive};
@@ -53,7 +53,12 @@ pub struct Way {
 
 impl Way {
     pub fn new(load: Load) -> Way {
-        let mut house = House::new();
+        Way::with(load, house::settings())
+    }
+
+    /// The same with other settings of the queue process.
+    pub fn with(load: Load, settings: queue::Settings) -> Way {
+        let mut house = House::with(settings);
         let receive = Receive::new(&mut house);
         let guests = (0..load.together).map(|_| None).collect();
         Way { house, load, receive, guests, number: 0 }

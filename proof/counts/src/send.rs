@@ -1,17 +1,20 @@
-//! The send station: from the scheduler's attempt through `link`, `delivery` and `smtp`'s client
-//! to the next hop, and its answer back into a commit.
+//! The send station: from the scheduler's attempt through the connection pool to the next hop, and
+//! its answer back into a commit.
 //!
 //! Stands where `daemon/src/process/send` stands, without its sockets, lookups, tasks and log.
 //! Must never measure a message that the next hop did not take, or that is still queued.
 
 use crate::commit::{Load, Way};
-use crate::house::{BUILD, House, SENDER, carry};
+use crate::house::{self, BUILD, House, SENDER, carry};
 use crate::meter::{Count, Meter, Part, outside};
 use crate::next_hop::NextHop;
-use bytes::{Bytes, BytesMut};
-use delivery::{DeadAddresses, Input, Limits, OutboundSession, Output, Rules};
-use link::send::{Attempt, SenderEnd, SenderEvent};
-use smtp::client::{self, Config, Message};
+use bytes::BytesMut;
+use delivery::{Limits, Rules};
+use mail::{Now, Outcome};
+use send::{
+    ConnectionInput, ConnectionOutput, ConnectionPool, Input, Output, PooledConnection, Settings,
+};
+use smtp::client::Config;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +24,7 @@ pub struct Hop {
     /// Recipients of each message.
     pub recipients: usize,
     /// Messages on one connection.
-    pub per_connection: u64,
+    pub per_connection: u32,
     /// It offers BDAT.
     pub chunking: bool,
 }
@@ -40,7 +43,11 @@ pub fn count(hop: Hop) -> Count {
     let load =
         Load { together: 10, recipients: hop.recipients, per_connection: 0, pipelined: true };
     let mut meter = Meter::new(Part::Send);
-    let mut way = Way::new(load);
+    let mut settings = house::settings();
+    settings.scheduler.default.messages_per_connection = hop.per_connection;
+    // The whole queue fits: reading a message back is the disk's work.
+    settings.shelf_bytes_max = 64 << 20;
+    let mut way = Way::with(load, settings);
     (0..QUEUED / load.together).for_each(|_| way.round(&mut Meter::new(Part::Reference)));
     let mut send = Send::new(hop, way.house);
     while meter.messages() < MESSAGES {
@@ -57,42 +64,45 @@ pub fn count(hop: Hop) -> Count {
 /// The way out: the queue process, the sending process, the next hop.
 struct Send {
     house: House,
-    hop: Hop,
-    end: SenderEnd,
-    rules: Arc<Rules>,
-    dead: DeadAddresses,
-    config: Arc<Config>,
+    chunking: bool,
+    pool: ConnectionPool,
     from_queue: BytesMut,
     to_queue: BytesMut,
-    /// A connection that waits for more.
-    idle: Option<Connection>,
+    /// The only connection, while there is one.
+    connection: Option<Connection>,
     done: u64,
 }
 
 struct Connection {
-    line: OutboundSession,
+    pooled: Box<PooledConnection>,
     peer: NextHop,
-    /// What the peer has said and the line not heard.
+    /// What the peer has said and the connection not heard.
     said: Vec<u8>,
-    messages: u64,
 }
 
 impl Send {
     fn new(hop: Hop, house: House) -> Send {
-        let mut end = SenderEnd::new(BUILD, 1, 2_000);
-        end.connected();
+        let settings = Settings {
+            build: BUILD,
+            incarnation: 1,
+            attempts_max: 2_000,
+            // All messages go over one connection after the other.
+            connections_max: 1,
+            idle: Duration::from_secs(5),
+            client: Arc::new(Config { helo: "mx.example.org".into(), ..Config::for_tests() }),
+            rules: Arc::new(Rules::for_tests()),
+            limits: Limits::for_tests(),
+        };
         let mut send = Send {
             house,
-            hop,
-            end,
-            rules: Arc::new(Rules::for_tests()),
-            dead: DeadAddresses::default(),
-            config: Arc::new(Config { helo: "mx.example.org".into(), ..Config::for_tests() }),
+            chunking: hop.chunking,
+            pool: ConnectionPool::new(settings),
             from_queue: BytesMut::new(),
             to_queue: BytesMut::new(),
-            idle: None,
+            connection: None,
             done: 0,
         };
+        send.pool.handle(Input::Connected, send.house.now);
         send.house.queue.sender_connected(SENDER, send.house.now);
         send.tell(&Meter::new(Part::Reference));
         send
@@ -103,13 +113,9 @@ impl Send {
         carry(self.house.queue.sender_output(SENDER), &mut self.from_queue);
         let before = self.done;
         meter.run(Part::Send, || {
-            self.end.handle(&mut self.from_queue).expect("the two are of one build");
-            while let Some(event) = self.end.poll() {
-                match event {
-                    SenderEvent::Attempt { attempt, body } => self.attempt(attempt, body),
-                    other => panic!("small bodies come along: {other:?}"),
-                }
-            }
+            let received = self.pool.receive(&mut self.from_queue, self.house.now);
+            received.expect("the two are of one build");
+            self.carry_out();
         });
         assert!(self.done > before, "there is something to try");
         self.tell(meter);
@@ -118,7 +124,9 @@ impl Send {
 
     /// What became of the attempts reaches queue, and the disk.
     fn tell(&mut self, meter: &Meter) {
-        carry(Some(self.end.output()), &mut self.to_queue);
+        while let Some(frame) = meter.run(Part::Send, || self.pool.transmit()) {
+            self.to_queue.extend_from_slice(&frame);
+        }
         let (queue, input, now) = (&mut self.house.queue, &mut self.to_queue, self.house.now);
         let heard = meter.run(Part::Send, || queue.sender_input(SENDER, input, now));
         heard.expect("the two are of one build");
@@ -127,82 +135,64 @@ impl Send {
         self.house.pump(meter, Part::Send);
     }
 
-    fn attempt(&mut self, mut attempt: Box<Attempt>, body: Option<Bytes>) {
-        let (indices, recipients): (Vec<u32>, _) =
-            std::mem::take(&mut attempt.recipients).into_iter().unzip();
-        let message = Box::new(Message {
-            from: attempt.from.clone(),
-            recipients,
-            body_bytes: attempt.body.bytes,
-            content: body,
-        });
-        let mut connection = match self.idle.take() {
-            Some(mut connection) => {
-                connection.hear(client::Input::Send(message), &self.house);
-                connection
+    fn carry_out(&mut self) {
+        while let Some(output) = self.pool.poll() {
+            match output {
+                Output::Open(pooled) => {
+                    let (peer, said) = outside(|| NextHop::greet(self.chunking));
+                    self.connection = Some(Connection { pooled, peer, said });
+                    self.run();
+                }
+                Output::Wake(_) => self.run(),
+                Output::Ended(ended) => {
+                    let delivered = |(_, one): &_| matches!(one, Outcome::Delivered { .. });
+                    let outcomes = &ended.outcomes;
+                    outside(|| assert!(outcomes.iter().all(delivered), "{outcomes:?}"));
+                    self.done += 1;
+                }
             }
-            None => self.connect(&attempt, message),
-        };
-        let outcomes = connection.deliver(&self.house);
-        let outcomes = indices.into_iter().zip(outcomes).collect();
-        let (attempt, message) = (attempt.id, attempt.message);
-        self.end.result(link::send::Result { attempt, message, outcomes });
-        self.done += 1;
-        connection.messages += 1;
-        if connection.messages >= self.hop.per_connection || !connection.line.can_send() {
-            connection.hear(client::Input::Quit, &self.house);
-            connection.write(&self.house);
-            outside(|| assert_eq!(connection.peer.taken, connection.messages));
-        } else {
-            self.idle = Some(connection);
         }
     }
 
-    fn connect(&self, attempt: &Attempt, message: Box<Message>) -> Connection {
-        let (rules, config) = (self.rules.clone(), self.config.clone());
+    /// Runs the connection until it waits for the next message or has ended.
+    fn run(&mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
         let now = self.house.now;
-        let (limits, dead) = (Limits::for_tests(), self.dead.clone());
-        let line =
-            OutboundSession::new(&attempt.route.hop, message, rules, config, limits, dead, now);
-        let (peer, said) = outside(|| NextHop::greet(self.hop.chunking));
-        Connection { line, peer, said, messages: 0 }
+        loop {
+            match connection.pooled.poll(&mut self.pool, now) {
+                Some(ConnectionOutput::Connect(_)) => {
+                    connection.pooled.handle(ConnectionInput::Connected, now);
+                }
+                Some(ConnectionOutput::CloseStream) => connection.write(now),
+                Some(ConnectionOutput::Finished) => {
+                    connection.pooled.close(&mut self.pool, now);
+                    let messages = u64::from(connection.pooled.messages());
+                    return outside(|| assert_eq!(connection.peer.taken, messages));
+                }
+                Some(other) => panic!("an address needs no lookup: {other:?}"),
+                None => {
+                    connection.write(now);
+                    let said = outside(|| std::mem::take(&mut connection.said));
+                    if said.is_empty() {
+                        self.connection = Some(connection);
+                        return;
+                    }
+                    connection.pooled.handle(ConnectionInput::Received(&said), now);
+                    outside(|| drop(said));
+                }
+            }
+        }
     }
 }
 
 impl Connection {
-    fn hear(&mut self, input: client::Input<'_>, house: &House) {
-        self.line.handle(Input::Session(input), house.now);
-    }
-
-    /// Writes and reads until the message has ended.
-    fn deliver(&mut self, house: &House) -> Vec<mail::Outcome> {
-        loop {
-            while let Some(output) = self.line.poll() {
-                match output {
-                    Output::Connect(_) => self.line.handle(Input::Connected, house.now),
-                    Output::Session(client::Output::Done { outcomes, .. }) => {
-                        let delivered = |one: &_| matches!(one, mail::Outcome::Delivered { .. });
-                        outside(|| assert!(outcomes.iter().all(delivered), "{outcomes:?}"));
-                        return outcomes;
-                    }
-                    other => panic!("not in this dialogue: {other:?}"),
-                }
-            }
-            self.write(house);
-            let said = outside(|| std::mem::take(&mut self.said));
-            assert!(!said.is_empty(), "the two wait for each other");
-            self.hear(client::Input::Received(&said), house);
-            outside(|| drop(said));
-        }
-    }
-
     /// What is to be written reaches the peer, which answers.
-    fn write(&mut self, house: &House) {
-        while !self.line.transmit().is_empty() {
-            let bytes = self.line.transmit();
+    fn write(&mut self, now: Now) {
+        while !self.pooled.transmit().is_empty() {
+            let bytes = self.pooled.transmit();
             let written = bytes.len();
             outside(|| self.said.extend(self.peer.hear(bytes)));
-            self.line.transmitted(written, house.now);
+            self.pooled.transmitted(written, now);
         }
     }
 }
