@@ -39,20 +39,22 @@ pub(crate) struct Hops {
     ids: HashMap<NextHop, HopId>,
     hops: BTreeMap<HopId, Hop>,
     next: u64,
+    /// The next hop that was asked for last. Attempts for one come in a row, so the name is
+    /// compared before it is hashed.
+    last: Option<HopId>,
 }
 
 impl Hops {
     /// The next hop of this name, new if it is not there.
     pub fn named(&mut self, name: NextHop) -> (HopId, &mut Hop) {
-        let next = HopId(self.next);
-        let id = match self.ids.get(&name) {
-            Some(id) => *id,
-            None => {
-                self.next += 1;
-                self.ids.insert(name.clone(), next);
-                next
-            }
-        };
+        let last = self.last.filter(|id| self.hops.get(id).is_some_and(|hop| hop.name == name));
+        let id = last.or_else(|| self.ids.get(&name).copied()).unwrap_or_else(|| {
+            let next = HopId(self.next);
+            self.next += 1;
+            self.ids.insert(name.clone(), next);
+            next
+        });
+        self.last = Some(id);
         let hop = self.hops.entry(id).or_insert_with(|| Hop {
             name,
             waiting: VecDeque::new(),

@@ -31,6 +31,8 @@ pub enum Check {
     Order,
     /// A bounce that should not be.
     Bounced,
+    /// A next hop is given mail of another one.
+    Astray,
     /// The same plan went another way.
     Chance,
 }

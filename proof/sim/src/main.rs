@@ -140,7 +140,7 @@ impl Total {
         format!(
             "{} seeds, {} messages promised, {} recipients delivered, {} doubled where they may be, \
              {} bounced, {} power cuts ({} of them before the spool was open), {} processes killed, \
-             {} mailbox workers lost, {} drains of local, \
+             {} mailbox workers lost, {} drains, \
              {} streams poisoned, {} begun again, {} spools opened, {} events, {} simulated days",
             get(&self.seeds),
             get(&self.promised),

@@ -47,6 +47,15 @@ const LOCAL_EVERY: u64 = 6;
 /// nothing comes twice.
 const QUIET_DRAIN_TIME: Duration = Duration::from_secs(3_600);
 
+/// The purpose for the settings of the sending processes, and for the next hop that takes no mail.
+const SEND: u64 = 14;
+/// One plan in this many has a next hop that greets everybody with 554.
+const CLOSED_EVERY: u64 = 4;
+/// The purpose for the ends of sending processes,
+const SEND_DRAINS: u64 = 15;
+/// and the number of the first.
+const SEND_DRAINS_FIRST: u32 = 4_000;
+
 /// A simulation before it begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -89,6 +98,19 @@ pub struct Settings {
     pub sink_trouble: u64,
     /// For the local process.
     pub local: LocalSettings,
+    /// For the processes that send to next hops.
+    pub send: SendSettings,
+}
+
+/// How the processes that send to next hops are set, and whom they meet.
+#[derive(Clone, Copy, Debug)]
+pub struct SendSettings {
+    /// Upper bound on the connections of one process.
+    pub connections_max: usize,
+    /// How long a connection without work is kept.
+    pub idle: Duration,
+    /// The domain whose next hop greets with 554: all its recipients are refused.
+    pub closed: Option<u8>,
 }
 
 /// How the local process is set.
@@ -247,8 +269,8 @@ pub enum What {
     /// On the stream between queue and this process something comes that is no frame; true: from
     /// queue.
     Poison(Station, bool, Poison),
-    /// The local process is told to end, as at a change of the settings, and is started again.
-    Drain,
+    /// A sending process is told to end, as at a change of the settings, and is started again.
+    Drain(Station),
     /// This sending process says what it was not given.
     Lie(Station, Lie),
     /// So many syncs fail, with a disk that loses what they were for.
@@ -375,13 +397,15 @@ impl Plan {
                 .map(|number| mail(seed, number, span, quiet))
                 .map(|mail| if lists { list(seed, mail) } else { mail })
                 .map(|mail| if settings.local.has_much { deliver_here(seed, mail) } else { mail })
+                .map(|mail| refuse_closed(mail, settings.send.closed))
                 .collect(),
             faults: (0..faults)
                 .filter(|number| kept(format!("f{number}")))
                 .map(|number| fault(seed, number, span, &settings, storm))
                 .chain(bad_reads(seed, span, quiet).into_iter().filter(|f| kept(f.name())))
                 .chain(streams(seed, span, &settings, quiet).into_iter().filter(|f| kept(f.name())))
-                .chain(drains(seed, span).into_iter().filter(|f| kept(f.name())))
+                .chain(drains(seed, span, &settings).into_iter().filter(|f| kept(f.name())))
+                .chain(send_drains(seed, span, &settings).into_iter().filter(|f| kept(f.name())))
                 .collect(),
             settings: if quiet { without_trouble(settings) } else { settings },
             span,
@@ -391,7 +415,7 @@ impl Plan {
 
     /// Nothing goes wrong in it.
     pub fn is_quiet(&self) -> bool {
-        self.faults.iter().all(|fault| fault.what == What::Drain)
+        self.faults.iter().all(|fault| matches!(fault.what, What::Drain(_)))
             && self.settings.sink_trouble == 0
             && self.settings.local.trouble == 0
             && self.mails.iter().all(|mail| mail.client.trouble.is_none())
@@ -461,6 +485,7 @@ fn settings(seed: u64, draw: &mut Chance, span: Duration) -> Settings {
         ..scheduler::Settings::for_tests()
     };
     let local = local_settings(seed, &scheduler);
+    let send = send_settings(seed);
     Settings {
         spool,
         scheduler,
@@ -473,6 +498,7 @@ fn settings(seed: u64, draw: &mut Chance, span: Duration) -> Settings {
         reply_bytes: 0,
         sink_trouble: pick(draw, &[0, 30, 300]),
         local,
+        send,
     }
 }
 
@@ -661,7 +687,8 @@ fn streams(seed: u64, span: Duration, settings: &Settings, quiet: bool) -> Vec<F
 }
 
 /// Ends of the local process; chance of their own, too.
-fn drains(seed: u64, span: Duration) -> Vec<Fault> {
+fn drains(seed: u64, span: Duration, settings: &Settings) -> Vec<Fault> {
+    let local = Station::Send(settings.senders);
     let mut draw = chance(seed, DRAINS);
     let few = if one_in(&mut draw, 3) { 1 + draw.below(6) as u32 } else { 0 };
     let mut one = |nth| {
@@ -669,9 +696,43 @@ fn drains(seed: u64, span: Duration) -> Vec<Fault> {
             true => When::At(within(&mut draw, span)),
             false => When::LinkStep(1 + draw.below(60)),
         };
-        Fault { number: DRAINS_FIRST + nth, when, what: What::Drain }
+        Fault { number: DRAINS_FIRST + nth, when, what: What::Drain(local) }
     };
     (0..few).map(&mut one).collect()
+}
+
+/// Ends of the processes that send to next hops, while attempts are under way.
+fn send_drains(seed: u64, span: Duration, settings: &Settings) -> Vec<Fault> {
+    let mut draw = chance(seed, SEND_DRAINS);
+    let few = if one_in(&mut draw, 3) { 1 + draw.below(6) as u32 } else { 0 };
+    let mut one = |nth| {
+        let station = Station::Send(draw.below(u64::from(settings.senders)) as u16);
+        let when = match one_in(&mut draw, 3) {
+            true => When::At(within(&mut draw, span)),
+            false => When::LinkStep(1 + draw.below(60)),
+        };
+        Fault { number: SEND_DRAINS_FIRST + nth, when, what: What::Drain(station) }
+    };
+    (0..few).map(&mut one).collect()
+}
+
+fn send_settings(seed: u64) -> SendSettings {
+    let mut draw = chance(seed, SEND);
+    let draw = &mut draw;
+    SendSettings {
+        connections_max: pick(draw, &[1, 2, 3, 1_000]),
+        idle: pick(draw, &[Duration::from_millis(30), Duration::from_secs(5)]),
+        closed: one_in(draw, CLOSED_EVERY).then(|| draw.below(u64::from(ROUTED)) as u8),
+    }
+}
+
+/// Has the recipients of the domain that takes no mail refused.
+fn refuse_closed(mut mail: Mail, closed: Option<u8>) -> Mail {
+    let recipients = mail.recipients.iter_mut();
+    recipients
+        .filter(|recipient| closed.is_some() && recipient.domain == closed)
+        .for_each(|recipient| recipient.fate = Fate::Refused);
+    mail
 }
 
 fn station(draw: &mut Chance, settings: &Settings) -> Station {

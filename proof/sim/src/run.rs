@@ -283,12 +283,22 @@ impl Run {
         station == Station::Send(self.world.plan.settings.senders)
     }
 
-    /// Ends the local process if it was told to end and is ready to. Unlike one that is killed, it has
-    /// written all it had to say.
+    /// Ends the sending processes that were told to end and are ready to. Unlike one that is killed,
+    /// such a process has written all it had to say.
     fn end_drained(&mut self) {
-        let Some(local) = self.local.take_if(|local| local.is_drained()) else { return };
-        let station = local.station;
-        self.world.log(|| "local has drained".into());
+        let now = self.world.now().monotonic;
+        if let Some(local) = self.local.take_if(|local| local.is_drained()) {
+            self.drained(local.station);
+        }
+        for at in 0..self.senders.len() {
+            if let Some(send) = self.senders[at].take_if(|send| send.is_drained(now)) {
+                self.drained(send.station);
+            }
+        }
+    }
+
+    fn drained(&mut self, station: Station) {
+        self.world.log(|| format!("{station:?} has drained"));
         self.world.counts.drains += 1;
         self.gone(station);
         for (stream, side) in self.world.net.held_by(|end| end.station() == Some(station)) {
@@ -387,10 +397,16 @@ impl Run {
                     receive.wake(&mut self.world);
                 }
             }
-            Station::Send(_) => {
+            Station::Send(_) if self.is_local(station) => {
                 let local = self.local.as_mut();
                 if let Some(local) = local.filter(|local| local.life == life) {
                     local.wake(&mut self.world);
+                }
+            }
+            Station::Send(number) => {
+                let send = self.senders[usize::from(number)].as_mut();
+                if let Some(send) = send.filter(|send| send.life == life) {
+                    send.wake(&mut self.world);
                 }
             }
         }
@@ -438,9 +454,13 @@ impl Run {
                     self.world.poison(stream, side, poison.bytes());
                 }
             }
-            What::Drain => {
-                if let Some(local) = &mut self.local {
+            What::Drain(station) => {
+                if let Some(local) = self.local.as_mut().filter(|local| local.station == station) {
                     local.drain(&mut self.world);
+                } else if let Station::Send(number) = station
+                    && let Some(Some(send)) = self.senders.get_mut(usize::from(number))
+                {
+                    send.drain(&mut self.world);
                 }
             }
             What::Lie(station, lie) => {

@@ -1,6 +1,8 @@
-//! A sending process: the lines to next hops, and the conversation with queue.
+//! A sending process for next hops: the pool and its connections are those of the daemon; lookups,
+//! streams and the time are played here.
 //!
-//! Stands where `daemon/src/process/send` stands. Must never forget an attempt.
+//! Stands where `daemon/src/process/send` stands. Must never decide which connection takes a
+//! message.
 
 use crate::ledger::parse_address;
 use crate::lie;
@@ -8,41 +10,27 @@ use crate::net::{End, Segment, StreamId};
 use crate::plan::{Lie, Station};
 use crate::receive::BUILD;
 use crate::stage::{Event, Given, World, address_of, domain_of};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use delivery::resolve::{Answer, Answers, Mx};
 use delivery::route::Target;
-use delivery::{DeadAddresses, Input, Limits, Ourselves, OutboundSession, Output, Question, Rules};
-use link::send::{Attempt, SenderEnd, SenderEvent};
+use delivery::{Limits, Ourselves, Question, Rules};
+use link::LinkError;
+use link::send::{SenderEnd, SenderEvent};
 use link::streams::Loss;
-use mail::{Instant, MessageId, NextHop, Outcome};
-use smtp::client::{self, Message};
-use std::collections::{BTreeMap, VecDeque};
+use mail::{Instant, Outcome};
+use send::{
+    ConnectionId, ConnectionInput, ConnectionOutput, ConnectionPool, EndedAttempt, Input, Output,
+    PooledConnection, Settings,
+};
+use smtp::client;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use world::Chance as _;
 
-/// A connection without work is kept so long, as in the daemon.
-const IDLE: Duration = Duration::from_secs(5);
-
-struct Job {
-    attempt: Box<Attempt>,
-    indices: Vec<u32>,
-    began: Instant,
-}
-
-struct Waiting {
-    job: Job,
-    message: Box<Message>,
-}
-
 struct Connection {
-    hop: NextHop,
-    line: OutboundSession,
+    pooled: Box<PooledConnection>,
     stream: Option<StreamId>,
-    job: Option<Job>,
-    messages: u32,
-    idle_since: Option<Instant>,
-    fetching: Option<(u64, u32)>,
     wake_at: Option<Instant>,
 }
 
@@ -50,45 +38,48 @@ struct Connection {
 pub struct Send {
     /// Which.
     pub station: Station,
-    /// Counts its lives.
+    /// Counts the processes that have been started.
     pub life: u64,
-    number: u16,
-    end: SenderEnd,
-    rules: Arc<Rules>,
-    config: Arc<client::Config>,
-    dead: DeadAddresses,
-    connections: BTreeMap<u64, Connection>,
-    next_connection: u64,
-    waiting: BTreeMap<NextHop, VecDeque<Waiting>>,
-    /// Deliveries that are told and not yet recorded.
-    told: BTreeMap<u64, Vec<(u32, usize)>>,
     /// The stream to queue.
     pub link: Option<StreamId>,
+    number: u16,
+    pool: ConnectionPool,
+    connections: BTreeMap<u64, Connection>,
+    /// Hears what the pool hears, so that the books know the attempts.
+    tap: SenderEnd,
+    /// Deliveries that are told and not yet recorded.
+    told: BTreeMap<u64, Vec<(u32, usize)>>,
     input: BytesMut,
+    wake_at: Option<Instant>,
 }
 
 impl Send {
     /// Starts one.
     pub fn new(number: u16, life: u64, world: &mut World) -> Send {
-        let capacity = world.plan.settings.scheduler.attempts_in_flight_max * 2;
+        let incarnation = world.chance.u64();
         let ourselves = Ourselves { names: vec!["mx.test".into()], addresses: Vec::new() };
+        let client = client::Config { helo: "mx.test".into(), ..client::Config::for_tests() };
+        let settings = Settings {
+            build: BUILD,
+            incarnation,
+            attempts_max: world.plan.settings.scheduler.attempts_in_flight_max * 2,
+            connections_max: world.plan.settings.send.connections_max,
+            idle: world.plan.settings.send.idle,
+            client: Arc::new(client),
+            rules: Arc::new(Rules { ourselves, ..Rules::for_tests() }),
+            limits: Limits::for_tests(),
+        };
         Send {
             station: Station::Send(number),
             life,
-            number,
-            end: SenderEnd::new(BUILD, world.chance.u64(), capacity),
-            rules: Arc::new(Rules { ourselves, ..Rules::for_tests() }),
-            config: Arc::new(client::Config {
-                helo: "mx.test".into(),
-                ..client::Config::for_tests()
-            }),
-            dead: DeadAddresses::default(),
-            connections: BTreeMap::new(),
-            next_connection: 0,
-            waiting: BTreeMap::new(),
-            told: BTreeMap::new(),
             link: None,
+            number,
+            tap: SenderEnd::new(BUILD, incarnation, settings.attempts_max),
+            pool: ConnectionPool::new(settings),
+            connections: BTreeMap::new(),
+            told: BTreeMap::new(),
             input: BytesMut::new(),
+            wake_at: None,
         }
     }
 
@@ -96,181 +87,161 @@ impl Send {
     pub fn connected(&mut self, stream: StreamId, world: &mut World) {
         self.link = Some(stream);
         self.input.clear();
-        self.end.connected();
-        for connection in self.connections.values() {
-            if let (Some(job), Some((offset, bytes))) = (&connection.job, connection.fetching) {
-                self.end.fetch(job.attempt.id, job.attempt.message, offset, bytes);
-            }
-        }
-        self.write(world);
+        self.tap.connected();
+        self.handle(Input::Connected, world);
     }
 
     /// Something has arrived.
     pub fn hear(&mut self, stream: StreamId, end: End, segment: Segment, world: &mut World) {
         if matches!(end, End::Line(_)) {
-            return self.hear_line(stream, segment, world);
+            return self.hear_next_hop(stream, segment, world);
         }
         if self.link != Some(stream) {
             return;
         }
-        let heard = match &segment {
+        match segment {
             Segment::Bytes(bytes) => {
-                self.input.extend_from_slice(bytes);
-                self.end.handle(&mut self.input).map_err(Some)
-            }
-            Segment::Fin | Segment::Reset => Err(None),
-        };
-        if let Err(error) = heard {
-            if let Some(error) = error {
-                world.broken(stream, &format!("send{}", self.number), error);
-            }
-            self.link = None;
-            world.lost(self.station, stream, error.map_or(Loss::Ended, Loss::Link));
-            world.hang_up(stream, 1, Segment::Fin);
-        }
-        while let Some(event) = self.end.poll() {
-            match event {
-                SenderEvent::Attempt { attempt, body } => self.attempt(attempt, body, world),
-                SenderEvent::Chunk { attempt, offset, bytes } => {
-                    self.chunk(attempt, offset, Some(bytes), world);
+                self.input.extend_from_slice(&bytes);
+                let received = self.pool.receive(&mut self.input, world.now());
+                self.listen(&bytes, world);
+                if let Err(error) = received {
+                    self.lost(Some(error), world);
                 }
-                SenderEvent::ChunkBad { attempt } => self.chunk(attempt, u64::MAX, None, world),
+                self.act(world);
             }
+            Segment::Fin | Segment::Reset => self.lost(None, world),
         }
-        self.settle(world);
-        self.write(world);
     }
 
-    /// What queue has recorded is durable.
-    fn settle(&mut self, world: &mut World) {
+    /// Writes into the books what queue says.
+    fn listen(&mut self, bytes: &[u8], world: &mut World) {
+        // What the pool refuses is refused here as well, and reported there.
+        let _ = self.tap.handle(&mut BytesMut::from(bytes));
+        self.tap.output().clear();
+        while let Some(event) = self.tap.poll() {
+            let SenderEvent::Attempt { attempt, .. } = event else { continue };
+            world.log(|| {
+                let to = attempt.recipients.iter().map(|(_, r)| r.address.to_string());
+                let to: Vec<String> = to.collect();
+                format!("send{}: attempt {} of {} {to:?}", self.number, attempt.id, attempt.message)
+            });
+            world.gave(Given {
+                to: self.station,
+                attempt: attempt.id,
+                message: attempt.message,
+                recipients: attempt.recipients.iter().map(|(index, _)| *index).collect(),
+            });
+        }
         let now = world.now().monotonic;
-        let end = &self.end;
-        let ledger = &mut world.ledger;
+        let (queue, ledger) = (self.pool.queue(), &mut world.ledger);
         self.told.retain(|attempt, delivered| {
-            let open = end.is_open(*attempt);
-            if !open {
-                delivered.iter().for_each(|(number, index)| ledger.settled(*number, *index, now));
+            let is_open = queue.is_open(*attempt);
+            if !is_open {
+                delivered.iter().for_each(|(mail, index)| ledger.settled(*mail, *index, now));
             }
-            open
+            is_open
         });
     }
 
-    /// Says of a former or another process's attempt what it must not say, as one would that was
-    /// taken over.
-    pub fn lie(&mut self, kind: Lie, world: &mut World) {
-        let Some(link) = self.link else { return };
-        let end = &self.end;
-        lie::tell(kind, self.station, link, |attempt| end.is_under_way(attempt), world);
+    fn lost(&mut self, error: Option<LinkError>, world: &mut World) {
+        let Some(stream) = self.link.take() else { return };
+        if let Some(error) = error {
+            world.broken(stream, &format!("send{}", self.number), error);
+        }
+        world.lost(self.station, stream, error.map_or(Loss::Ended, Loss::Link));
+        world.hang_up(stream, 1, Segment::Fin);
+        self.handle(Input::Disconnected, world);
     }
 
-    fn write(&mut self, world: &mut World) {
+    /// Says what it must not say, as a process would that was taken over.
+    pub fn lie(&mut self, kind: Lie, world: &mut World) {
+        let Some(link) = self.link else { return };
+        let queue = self.pool.queue();
+        lie::tell(kind, self.station, link, |attempt| queue.is_under_way(attempt), world);
+    }
+
+    /// The process is told to end.
+    pub fn drain(&mut self, world: &mut World) {
+        self.handle(Input::Drain, world);
+    }
+
+    /// Whether the process ends now.
+    pub fn is_drained(&self, now: Instant) -> bool {
+        self.pool.is_drained(now)
+    }
+
+    /// The pool's time has come.
+    pub fn wake(&mut self, world: &mut World) {
+        self.wake_at.take_if(|at| *at <= world.now().monotonic);
+        self.handle(Input::Timeout, world);
+    }
+
+    fn handle(&mut self, input: Input, world: &mut World) {
+        self.pool.handle(input, world.now());
+        self.act(world);
+    }
+
+    /// Does what the pool asks for.
+    fn act(&mut self, world: &mut World) {
+        while let Some(output) = self.pool.poll() {
+            match output {
+                Output::Open(pooled) => {
+                    let id = pooled.id().0;
+                    let connection = Connection { pooled, stream: None, wake_at: None };
+                    self.connections.insert(id, connection);
+                    self.drive(id, world);
+                }
+                Output::Wake(ConnectionId(id)) => self.drive(id, world),
+                Output::Ended(ended) => self.note(&ended, world),
+            }
+        }
         if let Some(link) = self.link {
-            let frames: Vec<u8> = self.end.output().drain(..).flatten().collect();
+            let mut frames = Vec::new();
+            while let Some(frame) = self.pool.transmit() {
+                frames.extend_from_slice(&frame);
+            }
             if !frames.is_empty() {
                 world.put(link, 1, Segment::Bytes(frames), Duration::ZERO);
             }
         }
+        if let Some(at) = self.pool.next_wakeup()
+            && self.wake_at.is_none_or(|before| at < before)
+        {
+            self.wake_at = Some(at);
+            world.at(at, Event::Wake(self.station, self.life));
+        }
     }
 
-    fn attempt(&mut self, mut attempt: Box<Attempt>, body: Option<Bytes>, world: &mut World) {
-        let began = world.now().monotonic;
+    /// An attempt has ended: its deliveries are remembered until queue has recorded them.
+    fn note(&mut self, ended: &EndedAttempt, world: &mut World) {
+        let outcomes = &ended.outcomes;
         world.log(|| {
-            format!(
-                "send{}: attempt {} of {} {:?}",
-                self.number,
-                attempt.id,
-                attempt.message,
-                attempt.recipients.iter().map(|r| r.1.address.to_string()).collect::<Vec<_>>()
-            )
+            let said = outcomes.iter().map(|(_, o)| format!("{o:?}")).collect::<Vec<_>>();
+            format!("send{}: attempt {} ended: {said:?}", self.number, ended.attempt.id)
         });
-        world.gave(Given {
-            to: self.station,
-            attempt: attempt.id,
-            message: attempt.message,
-            recipients: attempt.recipients.iter().map(|(index, _)| *index).collect(),
-        });
-        let (indices, recipients) = std::mem::take(&mut attempt.recipients).into_iter().unzip();
-        let message = Box::new(Message {
-            from: attempt.from.clone(),
-            recipients,
-            body_bytes: attempt.body.bytes,
-            content: body,
-        });
-        let hop = attempt.route.hop.clone();
-        let waiting = Waiting { job: Job { attempt, indices, began }, message };
-        self.waiting.entry(hop.clone()).or_default().push_back(waiting);
-        let idle = |connection: &Connection| connection.hop == hop && connection.job.is_none();
-        let idle: Vec<u64> =
-            self.connections.iter().filter(|(_, c)| idle(c)).map(|(id, _)| *id).collect();
-        idle.into_iter().for_each(|id| self.drive(id, world));
-        self.open(&hop, world);
+        let recipients = ended.message.recipients.iter().map(|r| r.address.to_string());
+        let delivered = recipients
+            .zip(outcomes)
+            .filter(|(_, (_, outcome))| matches!(outcome, Outcome::Delivered { .. }))
+            .filter_map(|(address, _)| parse_address(&address));
+        self.told.insert(ended.attempt.id, delivered.collect());
     }
 
-    /// Opens a connection if something waits and the limit allows it.
-    fn open(&mut self, hop: &NextHop, world: &mut World) {
-        let Some(first) = self.waiting.get_mut(hop).and_then(VecDeque::pop_front) else { return };
-        let most = first.job.attempt.route.connections_max.max(1) as usize;
-        let open = self.connections.values().filter(|other| other.hop == *hop).count();
-        if open >= most {
-            self.waiting.entry(hop.clone()).or_default().push_front(first);
-            return;
-        }
-        let Waiting { job, message } = first;
-        let (rules, config) = (self.rules.clone(), self.config.clone());
-        let (limits, dead) = (Limits::for_tests(), self.dead.clone());
-        let line = OutboundSession::new(hop, message, rules, config, limits, dead, world.now());
-        self.next_connection += 1;
-        let id = self.next_connection;
-        let connection = Connection {
-            hop: hop.clone(),
-            line,
-            stream: None,
-            job: Some(job),
-            messages: 1,
-            idle_since: None,
-            fetching: None,
-            wake_at: None,
-        };
-        self.connections.insert(id, connection);
-        self.drive(id, world);
-    }
-
-    fn chunk(&mut self, attempt: u64, offset: u64, bytes: Option<Bytes>, world: &mut World) {
-        let is_its = |connection: &&mut Connection| {
-            connection.job.as_ref().is_some_and(|job| job.attempt.id == attempt)
-        };
-        let ids: Vec<u64> = self.connections.keys().copied().collect();
-        for id in ids {
-            let Some(connection) = self.connections.get_mut(&id).filter(is_its) else { continue };
-            // An answer that came twice, over a former stream and again, counts once.
-            if bytes.is_some() && connection.fetching.map(|(at, _)| at) != Some(offset) {
-                return;
-            }
-            connection.fetching = None;
-            let input = match &bytes {
-                Some(bytes) => client::Input::Body(bytes.clone()),
-                None => client::Input::BodyFailed,
-            };
-            connection.line.handle(Input::Session(input), world.now());
-            return self.drive(id, world);
-        }
-    }
-
-    fn hear_line(&mut self, stream: StreamId, segment: Segment, world: &mut World) {
+    fn hear_next_hop(&mut self, stream: StreamId, segment: Segment, world: &mut World) {
         let found = self.connections.iter_mut().find(|(_, c)| c.stream == Some(stream));
         let Some((id, connection)) = found else { return };
         let id = *id;
         let input = match &segment {
-            Segment::Bytes(bytes) => client::Input::Received(bytes),
-            Segment::Fin | Segment::Reset => client::Input::Lost,
+            Segment::Bytes(bytes) => ConnectionInput::Received(bytes),
+            Segment::Fin | Segment::Reset => ConnectionInput::Lost,
         };
-        connection.line.handle(Input::Session(input), world.now());
+        connection.pooled.handle(input, world.now());
         if !matches!(segment, Segment::Bytes(_)) {
             connection.stream = None;
             world.hang_up(stream, 0, Segment::Fin);
         }
         self.drive(id, world);
-        self.write(world);
+        self.act(world);
     }
 
     /// The DNS has answered.
@@ -278,13 +249,14 @@ impl Send {
         let chance = world.chance.u64();
         let answer = dns(&question, world);
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.line.handle(Input::Answer { question, answer, chance }, world.now());
+            let input = ConnectionInput::Answer { question, answer, chance };
+            connection.pooled.handle(input, world.now());
             self.drive(id, world);
-            self.write(world);
+            self.act(world);
         }
     }
 
-    /// A connection comes about, or not; gives back the stream to a next hop.
+    /// A connection comes about, or not; returns the stream to a next hop.
     pub fn reach(&mut self, id: u64, target: &Target, world: &mut World) -> Option<(StreamId, u8)> {
         let connection = self.connections.get_mut(&id)?;
         let reached = world.reachable(target).map(|domain| {
@@ -294,50 +266,49 @@ impl Send {
         match reached {
             Some((stream, _)) => {
                 connection.stream = Some(stream);
-                if let Some(job) = &connection.job {
-                    world.attempts.insert(stream, job.began);
-                }
-                connection.line.handle(Input::Connected, world.now());
+                connection.pooled.handle(ConnectionInput::Connected, world.now());
             }
-            None => connection.line.handle(Input::ConnectFailed("connection refused"), world.now()),
+            None => {
+                let refused = ConnectionInput::ConnectFailed("connection refused");
+                connection.pooled.handle(refused, world.now());
+            }
         }
         self.drive(id, world);
-        self.write(world);
+        self.act(world);
         reached
     }
 
-    /// A line's clock has rung.
+    /// A connection's time has come.
     pub fn tick(&mut self, id: u64, world: &mut World) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let now = world.now();
         connection.wake_at.take_if(|at| *at <= now.monotonic);
-        if connection.line.next_wakeup().is_some_and(|due| due <= now.monotonic) {
-            connection.line.handle(Input::Session(client::Input::Tick), now);
-        }
+        connection.pooled.handle(ConnectionInput::Timeout, now);
         self.drive(id, world);
-        self.write(world);
+        self.act(world);
     }
 
+    /// Does what a connection asks for, until it waits or has ended.
     fn drive(&mut self, id: u64, world: &mut World) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         loop {
-            let wrote = write_line(&mut connection, world);
-            let moved = self.outputs(id, &mut connection, world);
-            let next = self.next_message(&mut connection, world);
-            if !(wrote || moved || next) {
-                break;
+            let output = connection.pooled.poll(&mut self.pool, world.now());
+            if let (Some(stream), Some((_, taken))) =
+                (connection.stream, connection.pooled.current())
+            {
+                world.attempts.insert(stream, taken.monotonic);
+            }
+            match output {
+                Some(ConnectionOutput::Finished) => {
+                    hang_up(&mut connection, world);
+                    return connection.pooled.close(&mut self.pool, world.now());
+                }
+                Some(output) => self.connection_output(id, &mut connection, output, world),
+                None if write(&mut connection, world) => {}
+                None => break,
             }
         }
-        if connection.line.is_closed() {
-            if let Some(stream) = connection.stream.take() {
-                world.hang_up(stream, 0, Segment::Fin);
-            }
-            let hop = connection.hop.clone();
-            drop(connection);
-            return self.open(&hop, world);
-        }
-        let idle = connection.idle_since.map(|since| since + IDLE);
-        if let Some(at) = connection.line.next_wakeup().or(idle) {
+        if let Some(at) = connection.pooled.next_wakeup() {
             let at = at.max(world.now().monotonic + Duration::from_micros(1));
             if connection.wake_at.is_none_or(|before| at < before) {
                 connection.wake_at = Some(at);
@@ -347,111 +318,43 @@ impl Send {
         self.connections.insert(id, connection);
     }
 
-    fn outputs(&mut self, id: u64, connection: &mut Connection, world: &mut World) -> bool {
-        let mut moved = false;
-        while let Some(output) = connection.line.poll() {
-            moved = true;
-            let (station, life) = (self.station, self.life);
-            match output {
-                Output::Ask(question) => {
-                    let wait = world.delay(50_000);
-                    world.after(wait, Event::Answer(station, life, id, Box::new(question)));
-                }
-                Output::Connect(target) => {
-                    let wait = world.delay(50_000);
-                    world.after(wait, Event::Connected(station, life, id, Box::new(target)));
-                }
-                Output::Session(client::Output::NeedBody { offset, bytes }) => {
-                    let Some(job) = &connection.job else { continue };
-                    connection.fetching = Some((offset, bytes));
-                    self.end.fetch(job.attempt.id, job.attempt.message, offset, bytes);
-                }
-                Output::Session(client::Output::Done { message, outcomes }) => {
-                    if let Some(job) = connection.job.take() {
-                        connection.fetching = None;
-                        self.result(job, &message, outcomes, world);
-                    }
-                }
-                Output::Session(client::Output::Unsent(message)) => {
-                    if let Some(job) = connection.job.take() {
-                        let waiting = Waiting { job, message };
-                        self.waiting.entry(connection.hop.clone()).or_default().push_front(waiting);
-                    }
-                }
-                Output::Session(client::Output::Close) => {
-                    write_line(connection, world);
-                    if let Some(stream) = connection.stream.take() {
-                        world.hang_up(stream, 0, Segment::Fin);
-                    }
-                }
+    fn connection_output(
+        &self,
+        id: u64,
+        connection: &mut Connection,
+        output: ConnectionOutput,
+        world: &mut World,
+    ) {
+        let (station, life) = (self.station, self.life);
+        match output {
+            ConnectionOutput::Ask(question) => {
+                let wait = world.delay(50_000);
+                world.after(wait, Event::Answer(station, life, id, Box::new(question)));
             }
-        }
-        moved
-    }
-
-    fn result(&mut self, job: Job, message: &Message, outcomes: Vec<Outcome>, world: &mut World) {
-        let Job { attempt, indices, .. } = job;
-        world.log(|| {
-            let said = outcomes.iter().map(|o| format!("{o:?}")).collect::<Vec<_>>();
-            format!("send{}: attempt {} ended: {said:?}", self.number, attempt.id)
-        });
-        let recipients = message.recipients.iter().map(|r| r.address.to_string());
-        let delivered = recipients
-            .zip(&outcomes)
-            .filter(|(_, outcome)| matches!(outcome, Outcome::Delivered { .. }))
-            .filter_map(|(address, _)| parse_address(&address))
-            .collect();
-        self.told.insert(attempt.id, delivered);
-        let outcomes = indices.into_iter().zip(outcomes).collect();
-        self.say_result(attempt.id, attempt.message, outcomes);
-    }
-
-    fn say_result(&mut self, attempt: u64, message: MessageId, outcomes: Vec<(u32, Outcome)>) {
-        self.end.result(link::send::Result { attempt, message, outcomes });
-    }
-
-    /// More work, or goodbye.
-    fn next_message(&mut self, connection: &mut Connection, world: &mut World) -> bool {
-        if connection.line.is_closed() || connection.job.is_some() {
-            return false;
-        }
-        let now = world.now();
-        let waiting = self.waiting.get_mut(&connection.hop);
-        let first = waiting.and_then(VecDeque::pop_front);
-        let spent = first.as_ref().is_some_and(|w| {
-            connection.messages >= w.job.attempt.route.messages_per_connection_max.max(1)
-        });
-        if !connection.line.can_send() || spent {
-            if let Some(first) = first {
-                self.waiting.entry(connection.hop.clone()).or_default().push_front(first);
+            ConnectionOutput::Connect(target) => {
+                let wait = world.delay(50_000);
+                world.after(wait, Event::Connected(station, life, id, Box::new(target)));
             }
-            connection.line.handle(Input::Session(client::Input::Quit), now);
-            return true;
-        }
-        if let Some(Waiting { job, message }) = first {
-            connection.idle_since = None;
-            connection.messages += 1;
-            if let Some(stream) = connection.stream {
-                world.attempts.insert(stream, job.began);
+            ConnectionOutput::CloseStream => {
+                write(connection, world);
+                hang_up(connection, world);
             }
-            connection.job = Some(job);
-            connection.line.handle(Input::Session(client::Input::Send(message)), now);
-            return true;
+            ConnectionOutput::Finished => {}
         }
-        let since = *connection.idle_since.get_or_insert(now.monotonic);
-        if now.monotonic.since(since) >= IDLE {
-            connection.line.handle(Input::Session(client::Input::Quit), now);
-            return true;
-        }
-        false
     }
 }
 
-fn write_line(connection: &mut Connection, world: &mut World) -> bool {
-    let bytes = connection.line.transmit().to_vec();
+fn hang_up(connection: &mut Connection, world: &mut World) {
+    if let Some(stream) = connection.stream.take() {
+        world.hang_up(stream, 0, Segment::Fin);
+    }
+}
+
+fn write(connection: &mut Connection, world: &mut World) -> bool {
+    let bytes = connection.pooled.transmit().to_vec();
     let Some(stream) = connection.stream.filter(|_| !bytes.is_empty()) else { return false };
-    world.put(stream, 0, Segment::Bytes(bytes.clone()), Duration::ZERO);
-    connection.line.transmitted(bytes.len(), world.now());
+    connection.pooled.transmitted(bytes.len(), world.now());
+    world.put(stream, 0, Segment::Bytes(bytes), Duration::ZERO);
     true
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Must never be the mailer's own server.
 
-use crate::ledger::parse_address;
+use crate::ledger::{Check, parse_address};
 use crate::net::{Segment, StreamId};
 use crate::plan::{Fate, pick};
-use crate::stage::World;
+use crate::stage::{World, domain_of};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use world::Chance as _;
@@ -84,7 +84,10 @@ impl Sinks {
             chunking: world.chance.below(2) > 0,
             mute: false,
         };
-        if sink.command(stream, world) {
+        if world.plan.settings.send.closed == Some(domain) {
+            world.say(stream, 1, "554 5.3.2 no mail here\r\n");
+            sink.drop(stream, world);
+        } else if sink.command(stream, world) {
             world.say(stream, 1, &format!("220 d{domain}.test ESMTP\r\n"));
         }
         if !sink.mute || matches!(sink.trouble, Some(Trouble::Silence(_))) {
@@ -278,6 +281,10 @@ impl Sink {
         world: &mut World,
     ) {
         let address = line.split(['<', '>']).nth(1).unwrap_or_default().to_owned();
+        if !self.is_for_us(&address) {
+            let text = format!("the next hop of d{} is given mail for {address}", self.domain);
+            world.ledger.find(Check::Astray, text);
+        }
         let fate = parse_address(&address).and_then(|key| Some((key, world.fate(key)?)));
         let reply = match fate {
             Some((_, Fate::Refused)) => "550 5.1.1 nobody of that name",
@@ -299,6 +306,15 @@ impl Sink {
             (bytes, Some(((mail, index), _))) => format!(" m{mail}r{index} {}", "-".repeat(bytes)),
         };
         world.say(stream, 1, &format!("{reply}{words}\r\n"));
+    }
+
+    /// Whether mail for this address goes to this next hop.
+    fn is_for_us(&self, address: &str) -> bool {
+        let domain = address.rsplit_once('@').map(|(_, domain)| domain);
+        match self.domain {
+            SENDERS => domain == Some("src.test"),
+            number => domain.and_then(domain_of) == Some(number),
+        }
     }
 
     /// The last byte is here.
