@@ -1,8 +1,7 @@
-//! Addresses that did not take us in, so that an attempt does not begin with the same dead ones
-//! each time while others are never reached.
+//! Addresses of next hops that failed, so that attempts at a next hop with many addresses do not
+//! always try the same dead ones.
 //!
-//! Must never keep an address from being tried when there is no other, and never grow beyond
-//! `FAILURES_MAX`.
+//! Must never exclude the only address of a next hop, and never grow beyond `FAILURES_MAX`.
 
 use crate::route::{Target, Where};
 use mail::Instant;
@@ -11,28 +10,28 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Failures remembered, over all destinations; the oldest are forgotten first.
+/// Upper bound on the failures that are remembered over all next hops; the oldest are forgotten first.
 pub const FAILURES_MAX: usize = 4_096;
-/// An address is held to be dead for this long after its last failure: longer than the longest wait
-/// between two attempts, by default.
+/// How long an address counts as dead after its last failure. By default this is longer than the
+/// longest wait between two attempts.
 pub const DEAD_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// The dead addresses that all sessions of a process know of. A clone is the same memory.
+/// The dead addresses that all sessions of a process share. A clone shares the same memory.
 #[derive(Clone, Debug, Default)]
 pub struct DeadAddresses(Rc<RefCell<Memory>>);
 
 #[derive(Debug, Default)]
 struct Memory {
     failed: HashMap<Where, Instant>,
-    /// The same and those that were forgotten since, the oldest first.
+    /// All failures in order of time, including those of addresses that have answered since.
     order: VecDeque<(Where, Instant)>,
 }
 
 impl DeadAddresses {
-    /// Chooses at most `count` of the targets and keeps their order, which is that of preference.
+    /// Chooses at most `count` targets and keeps their order, which is the order of preference.
     ///
-    /// If there are more, the dead ones are passed over as long as there are others. The first
-    /// target is always chosen, so that the best one gets its mail back when it recovers.
+    /// If there are more targets, dead ones are chosen only if living ones are too few. The first
+    /// target is always chosen, so that mail returns to the preferred host when it recovers.
     pub fn choose(&self, targets: &[Target], count: usize, now: Instant) -> VecDeque<Target> {
         if targets.len() <= count {
             return targets.iter().cloned().collect();
@@ -45,7 +44,7 @@ impl DeadAddresses {
         chosen.into_iter().map(|at| targets[at].clone()).collect()
     }
 
-    /// The address did not take us in.
+    /// Records that the address failed.
     pub fn failed(&self, place: &Where, now: Instant) {
         let memory = &mut *self.0.borrow_mut();
         memory.failed.insert(place.clone(), now);
@@ -58,7 +57,7 @@ impl DeadAddresses {
         }
     }
 
-    /// The address took us in.
+    /// Records that the address answered.
     pub fn answered(&self, place: &Where) {
         self.0.borrow_mut().failed.remove(place);
     }

@@ -1,7 +1,7 @@
-//! One attempt to one outcome, without I/O: finds the next hop's addresses, asks for a
-//! connection, and drives `smtp`'s client over it.
+//! One attempt to one outcome, without I/O: finds the addresses of a next hop, asks for a
+//! connection, and drives the client session of `smtp` over it.
 //!
-//! Must never look anything up, open a connection or roll dice itself.
+//! Must never look anything up, open a connection or draw a random number itself.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

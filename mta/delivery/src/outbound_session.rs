@@ -1,8 +1,7 @@
-//! A line to a next hop: from the question where it is, over the addresses that do not answer,
-//! to the last message that went through.
+//! A session with a next hop: finds its addresses, tries one after the other, and carries messages
+//! over the connection that was greeted.
 //!
-//! Must never lose a message it was given: each comes back, with an outcome for each recipient
-//! or as unsent.
+//! Must never lose a message: each is returned with an outcome for each recipient, or as unsent.
 
 use crate::dead::DeadAddresses;
 use crate::resolve::{Answer, Question};
@@ -17,11 +16,11 @@ use std::time::Duration;
 /// How much one attempt may try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Addresses tried until one answers with 220.
+    /// Upper bound on the addresses that are tried until one greets with 220.
     pub addresses_max: usize,
-    /// How long one connection may take to open.
+    /// How long opening one connection may take.
     pub connect: Duration,
-    /// How long the lookups together may take.
+    /// How long all lookups together may take.
     pub resolve: Duration,
 }
 
@@ -38,23 +37,23 @@ impl Limits {
     }
 }
 
-/// What the driver has to tell.
+/// What the driver tells the session.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// The answer to `Output::Ask`; `chance` decides the order among equals.
+    /// The answer to `Output::Ask`.
     Answer {
-        /// As it was asked.
+        /// The question as it was asked.
         question: Question,
         /// What the DNS says.
         answer: Answer,
-        /// Any number.
+        /// A random number, which decides the order of equal hosts.
         chance: u64,
     },
-    /// `Output::Connect` came about.
+    /// The connection of `Output::Connect` is open.
     Connected,
-    /// It did not, in words.
+    /// The connection could not be opened, for this reason.
     ConnectFailed(&'a str),
-    /// For the session on the line: what it knows as `client::Input`.
+    /// An input of the SMTP or LMTP session on the connection.
     Session(client::Input<'a>),
 }
 
@@ -69,19 +68,21 @@ pub enum Output {
     Session(client::Output),
 }
 
-/// One line. It opens for its first message, and takes more while it lives.
+/// A session with one next hop. Its first message is the reason to connect; more messages follow
+/// over the same connection.
 #[derive(Debug)]
 pub struct OutboundSession {
     config: Arc<Config>,
     limits: Limits,
     state: State,
-    /// The first message until a session has it.
+    /// The first message, until an address has greeted and taken it.
     first: Option<Box<Message>>,
-    /// Why the addresses so far did not do; the one that gives the most hope.
+    /// The report of the best failure so far: temporary beats permanent, otherwise the most recent.
     so_far: Option<Report>,
-    /// Where addresses that do not take us in are remembered.
+    /// Addresses that failed, as all sessions of the process remember them.
     dead: DeadAddresses,
-    /// There are more addresses than one attempt may try, so the dead ones are remembered.
+    /// True if there are more addresses than one attempt may try. Only then are failures
+    /// remembered.
     is_wide: bool,
     outputs: VecDeque<Output>,
 }
@@ -97,7 +98,7 @@ enum State {
         rest: VecDeque<Target>,
         due: Instant,
     },
-    /// `target` and `rest` are gone once the peer has taken us in.
+    /// `target` and `rest` are empty once the peer has greeted.
     Open {
         session: Box<Session>,
         target: Option<Target>,
@@ -107,8 +108,8 @@ enum State {
 }
 
 impl OutboundSession {
-    /// A line for this message, and others to the same next hop after it. `dead` is what all lines
-    /// of the process remember.
+    /// Starts the search for the addresses of the next hop. `dead` is shared by all sessions of the
+    /// process.
     pub fn new(
         hop: &NextHop,
         message: Box<Message>,
@@ -149,12 +150,12 @@ impl OutboundSession {
         }
     }
 
-    /// What the driver is to do next.
+    /// Returns what the driver has to do next.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When to come back with `client::Input::Tick`.
+    /// When the driver has to say `client::Input::Tick`.
     pub fn next_wakeup(&self) -> Option<Instant> {
         match &self.state {
             State::ExpectAnswers { due, .. } | State::ExpectConnection { due, .. } => Some(*due),
@@ -163,7 +164,7 @@ impl OutboundSession {
         }
     }
 
-    /// Bytes to write to the peer.
+    /// Returns the bytes to write to the peer.
     pub fn transmit(&self) -> &[u8] {
         match &self.state {
             State::Open { session, .. } => session.transmit(),
@@ -171,7 +172,7 @@ impl OutboundSession {
         }
     }
 
-    /// So many of `transmit` have been written.
+    /// Records that this many bytes of `transmit` have been written.
     pub fn transmitted(&mut self, bytes: usize, now: Now) {
         if let State::Open { session, .. } = &mut self.state {
             session.transmitted(bytes, now);
@@ -179,12 +180,12 @@ impl OutboundSession {
         }
     }
 
-    /// The next message may be given with `client::Input::Send`.
+    /// True if the next message may be given with `client::Input::Send`.
     pub fn can_send(&self) -> bool {
         self.session().is_some_and(Session::can_send)
     }
 
-    /// The session, once there is a connection.
+    /// The SMTP or LMTP session, once there is a connection.
     pub fn session(&self) -> Option<&Session> {
         match &self.state {
             State::Open { session, .. } => Some(session),
@@ -192,7 +193,7 @@ impl OutboundSession {
         }
     }
 
-    /// Nothing more will come of it, once what is outgoing has been written.
+    /// True if no output will follow. Bytes of `transmit` may still be written.
     pub fn is_closed(&self) -> bool {
         match &self.state {
             State::Closed => true,
@@ -283,8 +284,8 @@ impl OutboundSession {
         }
     }
 
-    /// Passes on what the session wants; one that was turned away at the door makes room for
-    /// the next address (RFC 5321 5.1).
+    /// Passes on the outputs of the session. If the peer refused us before it took a message, the
+    /// next address is tried instead (RFC 5321 5.1).
     fn relay(&mut self, now: Now) {
         let State::Open { session, target, rest } = &mut self.state else { return };
         if session.is_idle() || session.mails() > 0 {
@@ -296,7 +297,7 @@ impl OutboundSession {
         let (mut turned_away, mut closing) = (None, false);
         while let Some(output) = session.poll() {
             match output {
-                client::Output::Done { message, outcomes } if at_the_door(&outcomes) => {
+                client::Output::Done { message, outcomes } if failed_early(&outcomes) => {
                     turned_away = Some((message, outcomes));
                 }
                 client::Output::Close => closing = true,
@@ -324,14 +325,14 @@ impl OutboundSession {
         }
     }
 
-    /// Only where it can make a difference: each attempt reaches all of a few addresses.
+    /// Remembers that an address failed, if there are more addresses than one attempt may try.
     fn remember_failure(&self, target: &Target, now: Now) {
         if self.is_wide {
             self.dead.failed(&target.place, now.monotonic);
         }
     }
 
-    /// A reply that lets us hope wins over one that does not; of equals the later.
+    /// Keeps the report of the best failure: temporary beats permanent; otherwise the most recent.
     fn keep(&mut self, report: Report) {
         let hopeless = report.reply.is_permanent();
         if self.so_far.as_ref().is_none_or(|so_far| so_far.reply.is_permanent() || !hopeless) {
@@ -339,7 +340,7 @@ impl OutboundSession {
         }
     }
 
-    /// No address is left.
+    /// Ends the session because no address is left.
     fn give_up(&mut self) {
         self.state = State::Closed;
         let Some(message) = self.first.take() else { return };
@@ -360,15 +361,15 @@ impl OutboundSession {
 
 const CLOSE: Output = Output::Session(client::Output::Close);
 
-/// For the driver's ease: body bytes for the session.
+/// Bytes of a message for the session.
 impl From<Bytes> for Input<'_> {
     fn from(bytes: Bytes) -> Self {
         Input::Session(client::Input::Body(bytes))
     }
 }
 
-/// The peer took no message at all: greeting or hello failed, or the connection broke there.
-fn at_the_door(outcomes: &[Outcome]) -> bool {
+/// True if the peer failed before it took a message: in its greeting or its answer to EHLO.
+fn failed_early(outcomes: &[Outcome]) -> bool {
     let early = |outcome: &Outcome| {
         matches!(outcome.report().stage, Stage::Greeting | Stage::Hello)
             && !matches!(outcome, Outcome::Delivered { .. })

@@ -1,12 +1,12 @@
 //! What is asked of the DNS, and the facts that come back.
 //!
-//! Must never take silence or a server's failure for the absence of a name: that would bounce
-//! mail that only has to wait.
+//! Must never treat silence or the failure of a server as the absence of a name: mail that only
+//! has to wait would bounce.
 
 use mail::Domain;
 use std::net::IpAddr;
 
-/// What is to be looked up.
+/// A question for the DNS.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Question {
     /// MX records of a domain.
@@ -33,7 +33,8 @@ pub enum Answers<T> {
     NoRecord,
     /// There is no such name (NXDOMAIN).
     NoName,
-    /// Nobody can say now: SERVFAIL, REFUSED, timeout, no resolver. In words, for the report.
+    /// There is no answer now: SERVFAIL, REFUSED, a timeout, or no resolver. The text is for the
+    /// report.
     Unknown(Box<str>),
 }
 

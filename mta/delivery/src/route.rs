@@ -1,7 +1,7 @@
-//! From a next hop to the addresses to try, in order (RFC 5321 5.1, RFC 7505).
+//! Finds the addresses of a next hop, in the order in which to try them (RFC 5321 5.1, RFC 7505).
 //!
-//! Must never lead mail of strangers back to ourselves, and never bounce what the DNS could not
-//! tell.
+//! Must never route mail back to this host because of foreign DNS records, and never bounce mail
+//! because the DNS gave no answer.
 
 use crate::resolve::{Answer, Answers, Mx, Question};
 use mail::{Domain, Enhanced, Host, NextHop, Reply};
@@ -10,12 +10,12 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// MX hosts looked at, the best ones.
+/// Upper bound on the MX hosts that are used; the preferred ones.
 pub const MX_HOSTS_MAX: usize = 16;
-/// Addresses used of one host.
+/// Upper bound on the addresses of one host.
 pub const ADDRESSES_PER_HOST_MAX: usize = 8;
 
-/// How we know ourselves in somebody's MX records.
+/// The names and addresses of this host, which must not be found in MX records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ourselves {
     /// Our host names, lower case.
@@ -24,31 +24,31 @@ pub struct Ourselves {
     pub addresses: Vec<IpAddr>,
 }
 
-/// What the administrator has decided for mail that goes where the DNS says.
+/// What the administrator allows for next hops that the DNS names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The port of SMTP; another one only for tests.
+    /// The port of SMTP. Only tests use another one.
     pub port: u16,
-    /// Who we are.
+    /// The names and addresses of this host.
     pub ourselves: Ourselves,
-    /// Loopback addresses in MX records and address literals are ourselves, whatever listens
-    /// there: a stranger must not reach local services through us.
+    /// Whether loopback addresses in MX records and address literals count as this host. A sender
+    /// could otherwise reach local services through us.
     pub loopback_is_ourselves: bool,
-    /// MX records that hold an address where a name belongs (RFC 5321 5.1).
+    /// MX records that hold an address instead of a name (RFC 5321 5.1).
     pub mx_addresses: Choice,
-    /// A domain whose MX lookup says NXDOMAIN: whether its addresses are asked for, as if it had no
-    /// MX record.
+    /// Whether a domain whose MX lookup says NXDOMAIN is treated like one without MX records, so that
+    /// its addresses are looked up.
     pub mx_nxdomain: Choice,
     /// Private and link-local addresses in MX records and address literals. The daemon's routes lead no literal here.
     pub private_addresses: Choice,
 }
 
-/// Whether something that the DNS should not say is used.
+/// Whether a record that the DNS should not hold is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// It is used.
+    /// The record is used.
     Use,
-    /// It is passed over.
+    /// The record is ignored.
     Refuse,
 }
 
@@ -74,9 +74,9 @@ impl Rules {
 pub struct Target {
     /// The host's name, or its address where there is no name.
     pub name: Box<str>,
-    /// Where it is.
+    /// The address.
     pub place: Where,
-    /// What is spoken there.
+    /// The protocol that the server speaks.
     pub dialect: Dialect,
 }
 
@@ -99,7 +99,7 @@ impl Target {
     }
 }
 
-/// There is nowhere to go: for now (4yz), or for ever (5yz).
+/// The next hop has no usable address: temporarily (4yz) or permanently (5yz).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreachable(pub Reply);
 
@@ -122,8 +122,8 @@ enum State {
         domain: Domain,
         left_out: LeftOut,
     },
-    /// A route's host: an administrator named it, so it is nobody's trick, and a name that does
-    /// not exist is a mistake to be mended, not a reason to bounce.
+    /// The host of a route. An administrator wrote it, so its addresses are trusted, and a name that
+    /// does not exist is a mistake to fix and no reason to bounce.
     ExpectRoute(Domain),
     Found(Result<Vec<Target>, Unreachable>),
 }
@@ -138,12 +138,12 @@ struct Candidate {
 /// Why MX hosts are not among the candidates.
 #[derive(Clone, Copy, Debug, Default)]
 struct LeftOut {
-    /// The preference at which we ourselves stand.
+    /// The preference of the MX record that names this host.
     ourselves: Option<u16>,
 }
 
 impl Search {
-    /// Begins. `NextHop`s without a network host are not for this search: they end `Unreachable`.
+    /// Starts a search. It ends `Unreachable` for next hops that are no hosts.
     pub fn new(hop: &NextHop, rules: Arc<Rules>) -> Search {
         let port = rules.port;
         let mut search = Search {
@@ -169,12 +169,12 @@ impl Search {
         search
     }
 
-    /// The next thing to look up; questions may be answered in any order.
+    /// Returns the next question. Questions may be answered in any order.
     pub fn poll(&mut self) -> Option<Question> {
         self.questions.pop_front()
     }
 
-    /// An answer. `chance` decides the order among equals.
+    /// Takes an answer. `chance` is a random number, which decides the order of equal hosts.
     pub fn handle(&mut self, question: &Question, answer: Answer, chance: u64) {
         let state = std::mem::replace(&mut self.state, State::Found(Ok(Vec::new())));
         match (state, question, answer) {
@@ -207,7 +207,7 @@ impl Search {
         }
     }
 
-    /// The addresses in the order to try, once everything is known.
+    /// Returns the addresses in the order to try, once all questions are answered.
     pub fn found(&self) -> Option<&Result<Vec<Target>, Unreachable>> {
         match &self.state {
             State::Found(found) => Some(found),
@@ -302,7 +302,8 @@ impl Search {
         self.state = State::ExpectAddresses { hosts, by_mx: false, domain, left_out };
     }
 
-    /// Best preference first, random among equals, none at or behind ourselves.
+    /// Orders the hosts: best preference first, equal ones at random, and none whose preference is
+    /// not better than that of this host.
     fn ask_hosts(&mut self, domain: Domain, mut records: Vec<Mx>, chance: u64) {
         let mut dice = Dice(chance);
         dice.shuffle(&mut records);
@@ -327,7 +328,7 @@ impl Search {
         self.state = State::ExpectAddresses { hosts, by_mx: true, domain, left_out };
     }
 
-    /// Everything is known: who is left?
+    /// Ends the search once all questions are answered.
     fn choose(
         &mut self,
         hosts: Vec<Candidate>,
@@ -390,12 +391,12 @@ impl Search {
         nowhere || loopback || self.rules.ourselves.addresses.contains(&address)
     }
 
-    /// Mail is not to go there by what a stranger's DNS says.
+    /// True if foreign DNS records must not lead mail to this address.
     fn is_off_limits(&self, address: IpAddr) -> bool {
         self.rules.private_addresses == Choice::Refuse && is_private(address.to_canonical())
     }
 
-    /// An MX names a host; the root is none among others.
+    /// True if the text of an MX record is a host that may be used. The root is not.
     fn usable(&self, host: &str) -> bool {
         match host.parse::<IpAddr>() {
             Ok(_) => self.rules.mx_addresses == Choice::Use,
@@ -424,7 +425,7 @@ fn literal(domain: &str) -> Option<IpAddr> {
 }
 
 impl Candidate {
-    /// An MX that holds an address needs no lookup.
+    /// An MX record that holds an address needs no lookup.
     fn of(mx: Mx) -> Candidate {
         let addresses = mx.host.parse().ok().map(|address| Answers::Found(vec![address]));
         Candidate { preference: mx.preference, host: mx.host, addresses }
@@ -443,7 +444,7 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// Chance handed in as a seed, spun on by splitmix64.
+/// Random numbers made from a seed by splitmix64.
 struct Dice(u64);
 
 impl Dice {
