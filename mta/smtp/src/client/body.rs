@@ -1,26 +1,26 @@
-//! The body on its way out: what has been framed, what is to be asked for next.
+//! The outgoing body: its framing, and which bytes to ask for next.
 //!
 //! Must never end a body that has not come whole.
 
 use super::message::Message;
 use crate::framing::Stuffer;
 
-/// Octets asked for at once: one chunk of the spool.
+/// Upper bound on the octets that are asked for at once: one chunk of the spool.
 pub const BODY_CHUNK_BYTES_MAX: u32 = 256 * 1024;
 
-/// How the end is marked.
+/// How the end of the body is marked.
 #[derive(Clone, Debug)]
 pub(super) enum Framing {
-    /// After DATA: dots doubled, `.` at the end.
+    /// After DATA: leading dots are doubled, and a line with a dot ends the body.
     Dots(Stuffer),
-    /// After BDAT: counted.
+    /// After BDAT: the length was announced.
     Counted,
 }
 
 #[derive(Debug)]
 pub(super) struct BodyOut {
     framing: Framing,
-    /// The offset in the body of what is to come next.
+    /// The offset of the next bytes in the message.
     offset: u64,
     bytes: u64,
     asked: bool,
@@ -39,7 +39,7 @@ impl BodyOut {
         }
     }
 
-    /// What to ask for, once.
+    /// Returns the offset and the number of the bytes to ask for, unless they were asked for.
     pub fn ask(&mut self) -> Option<(u64, u32)> {
         let left = self.bytes - self.offset;
         if self.asked || left == 0 {
@@ -49,7 +49,7 @@ impl BodyOut {
         Some((self.offset, left.min(u64::from(BODY_CHUNK_BYTES_MAX)) as u32))
     }
 
-    /// Takes the next bytes; what is beyond the announced size is a bug of the caller and cut off.
+    /// Frames the next bytes. Bytes beyond the announced size are a bug of the caller and dropped.
     pub fn add(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let left = usize::try_from(self.bytes - self.offset).unwrap_or(usize::MAX);
         let bytes = &bytes[..bytes.len().min(left)];
@@ -58,7 +58,7 @@ impl BodyOut {
         self.asked = false;
     }
 
-    /// The next bytes of a body that is at hand whole.
+    /// Frames the next bytes of content that is in memory.
     pub fn add_from(&mut self, content: &[u8], out: &mut Vec<u8>) {
         let from = usize::try_from(self.offset).unwrap_or(usize::MAX).min(content.len());
         let to = content.len().min(from + BODY_CHUNK_BYTES_MAX as usize);

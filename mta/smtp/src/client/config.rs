@@ -1,30 +1,30 @@
-//! What a client session is told at its start: which language, who we are, how long it waits.
+//! What a client session is told at its start: the dialect, our name, and how long it waits.
 //!
 //! Must never hold anything of one message.
 
 use std::time::Duration;
 
-/// The language of the next hop.
+/// The protocol of the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// EHLO, HELO where that is refused; one reply after the data (RFC 5321).
+    /// SMTP: EHLO, or HELO if EHLO is refused; one reply after the data (RFC 5321).
     Smtp,
-    /// LHLO; one reply for each accepted recipient after the data (RFC 2033).
+    /// LMTP: LHLO; one reply for each accepted recipient after the data (RFC 2033).
     Lmtp,
 }
 
-/// What all sessions of a process share.
+/// The settings that all sessions of a process share.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The argument of EHLO, HELO and LHLO.
     pub helo: Box<str>,
-    /// How long each reply is waited for.
+    /// How long the session waits for each reply.
     pub timeouts: Timeouts,
-    /// BDAT is used where it is offered.
+    /// Whether BDAT is used if the peer offers it.
     pub chunking: bool,
 }
 
-/// How long the session waits (RFC 5321 4.5.3.2). A byte that trickles in moves none of them.
+/// How long the session waits (RFC 5321 4.5.3.2). Single bytes that arrive do not extend a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// For 220 (RFC 5321 4.5.3.2.1).
@@ -41,7 +41,7 @@ pub struct Timeouts {
     pub block: Duration,
     /// For the answer to the final dot (4.5.3.2.6).
     pub end: Duration,
-    /// For one message from its first command to its last reply, whatever trickles.
+    /// For one message from its first command to its last reply.
     pub total: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! One message on its way through one session: who is still to be told of, who was accepted, and
-//! what became of each.
+//! One message in a session: the recipients of each transaction, those that were accepted, and the
+//! outcome of each.
 //!
 //! Must never leave a recipient without an outcome.
 
@@ -11,43 +11,53 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// What is to be written when all that was written has been answered.
+/// What is written next, once everything that was written has been answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// MAIL, after RSET.
     Mail,
     /// RCPT for the target at this place.
     Rcpt(usize),
-    /// DATA or BDAT, if anyone was accepted.
+    /// DATA or BDAT, if a recipient was accepted.
     Data,
     /// Nothing: the last answer ends the transaction.
     Nothing,
+}
+
+/// How far the peer is with a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// MAIL was not accepted, or not answered.
+    SenderUnknown,
+    /// The peer has the sender, and perhaps recipients: only RSET or the end of the data frees it.
+    SenderAccepted,
+    /// The end of the data was answered: the peer has nothing left of the transaction.
+    Ended,
+    /// The same, and somebody has the message.
+    Delivered,
 }
 
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub message: Box<Message>,
     verdicts: Vec<Option<Outcome>>,
-    /// Recipients that are to be tried, by their place in the message.
+    /// The recipients to try, by their place in the message.
     targets: Vec<usize>,
-    /// The targets of the transaction under way.
+    /// The part of `targets` that the current transaction has.
     pub slice: Range<usize>,
-    /// Places of the recipients that the peer took in this transaction.
+    /// The recipients that the peer accepted in this transaction, by their place in the message.
     pub accepted: Vec<usize>,
-    pub sender_ok: bool,
-    /// The peer has the whole transaction behind it.
-    pub ended: bool,
-    /// The transaction has delivered to somebody.
-    pub disposed: bool,
-    /// Recipients that the peer did not take because there were too many before them in the
-    /// transaction, or so it seems, and what becomes of them if there is no next transaction.
+    pub progress: Progress,
+    /// Recipients that the peer seems to have refused because the transaction had too many, with
+    /// the outcome that they get if there is no next transaction.
     postponed: Vec<(usize, Outcome)>,
-    /// Recipients that a transaction may have, as this peer has shown.
+    /// The number of recipients that this peer has accepted in one transaction before it refused
+    /// more.
     rcpt_max_seen: usize,
-    /// Any reply came since the message was given.
+    /// True if the peer has answered a command of this message.
     pub answered: bool,
     pub with_bdat: bool,
-    /// Addresses go in UTF-8.
+    /// True if addresses are sent in UTF-8.
     utf8: bool,
     pub step: Step,
     pub started: Instant,
@@ -62,9 +72,7 @@ impl Delivery {
             targets: Vec::new(),
             slice: 0..0,
             accepted: Vec::new(),
-            sender_ok: false,
-            ended: false,
-            disposed: false,
+            progress: Progress::SenderUnknown,
             postponed: Vec::new(),
             rcpt_max_seen: usize::MAX,
             answered: false,
@@ -75,9 +83,10 @@ impl Delivery {
         }
     }
 
-    /// What must be known of the bytes before this peer may get them: `Some(only_headers)`.
+    /// Returns `Some(only_headers)` if the message must be searched for 8-bit octets before this
+    /// peer may get it.
     ///
-    /// RFC 6152 3 binds only what was declared; undeclared 8-bit bytes go on as they came.
+    /// RFC 6152 3 binds only declared messages. Undeclared 8-bit octets are sent as they came.
     pub fn scan_needed(&self, offers: &Offers) -> Option<bool> {
         let body = self.message.from.body == BodyKind::EightBit && !offers.eight_bit_mime;
         let headers = self.message.from.smtputf8 && !offers.smtputf8;
@@ -85,8 +94,8 @@ impl Delivery {
     }
 
     /// Decides what an absent extension means for the message and for each recipient
-    /// (RFC 6152 3, RFC 6531 3.2), and who is left to be tried. 8BITMIME is about the body: raw
-    /// 8-bit bytes in a header are no reason to bounce a message without SMTPUTF8.
+    /// (RFC 6152 3, RFC 6531 3.2), and selects the recipients to try. 8BITMIME concerns the body:
+    /// 8-bit octets in a header do not bounce a message without SMTPUTF8.
     pub fn settle(&mut self, offers: &Offers, scan: &Scan, peer: &str) {
         let here = |code: Enhanced, text: &str| {
             let reply = Reply::new(554, code, text);
@@ -125,11 +134,13 @@ impl Delivery {
         }
     }
 
-    /// A recipient was refused: for now, for ever, or until the next transaction.
+    /// Takes the refusal of a recipient, which may be temporary, permanent, or valid for this
+    /// transaction only.
     ///
-    /// RFC 5321 4.5.3.1.10: 452 means "too many recipients", and 552 may mean it, which is then
-    /// temporary. A peer that has taken nobody yet cannot mean it by a 552 without 5.5.3. If it has
-    /// taken somebody, only another transaction shows what it means: until then the recipient is deferred.
+    /// RFC 5321 4.5.3.1.10: 452 means "too many recipients". 552 may mean the same and is temporary
+    /// then. A peer that has accepted no recipient cannot mean it by a 552 without 5.5.3. If the peer
+    /// has accepted a recipient, only another transaction shows the meaning: until then the refused
+    /// recipient is deferred.
     pub fn rcpt_refused(&mut self, place: usize, reply: Reply, peer: &str) {
         let means = too_many(&reply);
         let postponed = means.is_some() && !self.accepted.is_empty();
@@ -147,19 +158,19 @@ impl Delivery {
         }
     }
 
-    /// The postponed recipients join the next transaction if this one has delivered to somebody, so
-    /// that there are at most as many transactions as recipients.
+    /// Adds the postponed recipients to the next transaction if this one has delivered to a
+    /// recipient. A message thus has at most as many transactions as recipients.
     fn resume_postponed(&mut self) {
         for (place, outcome) in std::mem::take(&mut self.postponed) {
-            match self.disposed {
+            match self.progress == Progress::Delivered {
                 true => self.targets.push(place),
                 false => self.judge(place, outcome),
             }
         }
     }
 
-    /// Moves on to the next recipients, as many as one transaction may have (RFC 9422).
-    /// False: nobody is left.
+    /// Selects the recipients of the next transaction, as many as one may have (RFC 9422). Returns
+    /// false if no recipient is left.
     pub fn next_slice(&mut self, offers: &Offers) -> bool {
         self.resume_postponed();
         let from = self.slice.end;
@@ -172,12 +183,12 @@ impl Delivery {
         }
         self.slice = from..to;
         self.accepted.clear();
-        (self.sender_ok, self.ended, self.disposed) = (false, false, false);
+        self.progress = Progress::SenderUnknown;
         self.step = Step::Mail;
         from < to
     }
 
-    /// How many targets from the range's start have at most `max` different domains.
+    /// Returns how many targets from the start of the range have at most `max` different domains.
     fn domains_within(&self, range: Range<usize>, max: usize) -> usize {
         let mut domains = HashSet::new();
         let fits = |target: &&usize| {
@@ -187,7 +198,7 @@ impl Delivery {
         self.targets[range].iter().take_while(fits).count()
     }
 
-    /// The recipient's place in the message.
+    /// Returns the place of a target in the message.
     pub fn target(&self, at: usize) -> usize {
         self.targets[at]
     }
@@ -222,8 +233,8 @@ impl Delivery {
         push_line(line, out);
     }
 
-    /// RCPT; NOTIFY and ORCPT go on as they came (RFC 3461 5.2.1); an ORCPT that was not there
-    /// is not made up, and one in UTF-8 goes only where UTF-8 goes (RFC 6533 3).
+    /// Writes RCPT. NOTIFY and ORCPT are passed on as they came (RFC 3461 5.2.1). ORCPT is never
+    /// added, and an ORCPT in UTF-8 is sent only with SMTPUTF8 (RFC 6533 3).
     pub fn write_rcpt(&self, place: usize, offers: &Offers, out: &mut Vec<u8>) {
         let recipient = &self.message.recipients[place];
         let mut line = String::with_capacity(64);
@@ -252,21 +263,21 @@ impl Delivery {
         self.verdicts[place].get_or_insert(outcome);
     }
 
-    /// All recipients of the transaction that have no outcome yet.
+    /// Sets the outcome of all recipients of the transaction that have none.
     pub fn judge_slice(&mut self, outcome: &Outcome) {
         for at in self.slice.clone() {
             self.verdicts[self.targets[at]].get_or_insert_with(|| outcome.clone());
         }
     }
 
-    /// All that the peer took.
+    /// Sets the outcome of all accepted recipients that have none.
     pub fn judge_accepted(&mut self, outcome: &Outcome) {
         for place in &self.accepted {
             self.verdicts[*place].get_or_insert_with(|| outcome.clone());
         }
     }
 
-    /// All recipients of the message that have no outcome yet.
+    /// Sets the outcome of all recipients of the message that have none.
     pub fn fill(&mut self, outcome: Outcome) {
         for (place, outcome) in std::mem::take(&mut self.postponed) {
             self.judge(place, outcome);
@@ -276,23 +287,24 @@ impl Delivery {
         }
     }
 
-    /// The message back, and an outcome for each recipient in its order.
+    /// Returns the message and the outcome of each recipient, in the order of the message.
     pub fn finish(self) -> (Box<Message>, Vec<Outcome>) {
         let judged = |verdict: Option<Outcome>| verdict.expect("fill or the last slice judged it");
         (self.message, self.verdicts.into_iter().map(judged).collect())
     }
 }
 
-/// How sure it is that a refused RCPT means "too many recipients".
+/// How certain it is that a refused RCPT means "too many recipients".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TooMany {
     /// 5.5.3 or 4.5.3 says so (RFC 3463 3.6).
     Said,
-    /// The code may mean it, and no enhanced code says anything else.
+    /// The code may mean it, and there is no enhanced code.
     Maybe,
 }
 
-/// An enhanced code is taken at its word: 552 5.2.2 is a full mailbox.
+/// Decides whether a refusal means "too many recipients". An enhanced code is trusted: 552 5.2.2 is
+/// a full mailbox.
 fn too_many(reply: &Reply) -> Option<TooMany> {
     match (reply.code, reply.enhanced) {
         (452 | 552, Some(Enhanced(_, 5, 3))) => Some(TooMany::Said),
@@ -301,7 +313,7 @@ fn too_many(reply: &Reply) -> Option<TooMany> {
     }
 }
 
-/// What a reply means for a recipient. `relayed`: success notices are ours to send.
+/// Makes an outcome of a reply. `relayed` is true if notices of success are ours to send.
 pub(super) fn outcome(
     reply: Reply,
     stage: Stage,

@@ -1,13 +1,13 @@
-//! The message as a client session is given it: envelope, and where its bytes come from.
+//! A message as a client session takes it: the envelope, and the content if it is small.
 //!
-//! Must never hold more of a large body than was asked for.
+//! Must never hold the content of a large message.
 
 use bytes::Bytes;
 use mail::{Address, MailFrom, Recipient};
 use std::borrow::Cow;
 
-/// A body up to this size may be given whole in `Message::content`, and travels with BDAT in the
-/// same write as the envelope.
+/// Upper bound on the size of a message whose content is sent with BDAT in the same write as the
+/// envelope.
 pub const INLINE_BODY_BYTES_MAX: u64 = 64 * 1024;
 
 /// One message for one next hop.
@@ -30,8 +30,8 @@ impl Message {
     }
 }
 
-/// The address in ASCII: as it came, or with the domain's A-labels where only the domain is
-/// not ASCII. A local part has no such form (RFC 6531 3.2).
+/// Returns the address in ASCII: as it came, or with A-labels if only the domain is not ASCII. A
+/// local part has no ASCII form (RFC 6531 3.2).
 pub(super) fn ascii_form(address: &Address) -> Option<Cow<'_, str>> {
     if address.is_ascii() {
         return Some(Cow::Borrowed(address.as_str()));

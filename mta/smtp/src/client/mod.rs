@@ -1,11 +1,15 @@
-//! The sending end of SMTP and LMTP: replies in, commands and outcomes out.
+//! The client's end of SMTP and LMTP: replies in, commands and outcomes out.
 //!
-//! Must never read a clock, open a connection or touch a file: whoever drives it gives it bytes
-//! and the time, and writes what it asks to have written.
+//! Must never read a clock, open a connection or touch a file: the driver brings bytes and the time,
+//! and writes what the session transmits.
 
 mod body;
 mod config;
+mod data;
 mod delivery;
+mod ending;
+mod envelope;
+mod greeting;
 mod message;
 mod offers;
 mod replies;
@@ -13,6 +17,7 @@ mod scan;
 mod session;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 pub use body::BODY_CHUNK_BYTES_MAX;
 pub use config::{Config, Dialect, Timeouts};

@@ -1,13 +1,13 @@
-//! What the peer's EHLO reply offers (RFC 5321 4.1.1.1).
+//! The extensions that the peer offers in its reply to EHLO (RFC 5321 4.1.1.1).
 //!
-//! Must never take an offer for granted that is misspelt or out of range.
+//! Must never use an offer that is misspelt or out of range.
 
-/// The service extensions that we use.
+/// The offered extensions, of those that the client uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offers {
     /// RFC 2920.
     pub pipelining: bool,
-    /// RFC 1870; `Some(0)`: offered without a limit.
+    /// RFC 1870. `Some(0)` is an offer without a limit.
     pub size: Option<u64>,
     /// RFC 6152.
     pub eight_bit_mime: bool,
@@ -28,7 +28,7 @@ pub struct Offers {
 }
 
 impl Offers {
-    /// Reads an EHLO reply's text; the first line is the peer's name.
+    /// Parses the text of a reply to EHLO. The first line is the name of the peer.
     pub fn parse(text: &str) -> Offers {
         let mut offers = Offers::default();
         for line in text.split('\n').skip(1) {
@@ -55,7 +55,7 @@ impl Offers {
         }
     }
 
-    /// `NAME=value`; unknown names, zero and garbage are passed over (RFC 9422 4).
+    /// Parses `NAME=value`. Unknown names, zero and garbage are ignored (RFC 9422 4).
     fn take_limit(&mut self, limit: &str) {
         let Some((name, value)) = limit.split_once('=') else { return };
         let value = value.parse().ok().filter(|value| *value > 0);

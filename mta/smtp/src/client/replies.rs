@@ -1,23 +1,24 @@
-//! Bytes from the peer in, replies out (RFC 5321 4.2): bounded, and made harmless.
+//! Parses the replies of a peer (RFC 5321 4.2) and bounds their size.
 //!
-//! Must never keep more than `LINE_BYTES_MAX` + 1 + `TEXT_BYTES_MAX`, and never hand on a control
-//! character or an 8-bit byte of the peer.
+//! Must never keep more than `LINE_BYTES_MAX` + 1 + `TEXT_BYTES_MAX`, and never return a control
+//! character or an 8-bit octet of the peer.
 //!
-//! The code of a reply decides about mail, so it counts whenever it is plain: a longer line is cut,
-//! empty lines are skipped, and of different codes the last one counts if all are of one class.
+//! The code of a reply decides about mail, so it is used whenever it is clear: long lines are cut,
+//! empty lines are skipped, and if codes differ within one class, the last one counts.
 
 use mail::{Enhanced, Reply};
 use memchr::memchr;
 
-/// Octets kept of one reply line, four times what RFC 5321 4.5.3.1.5 grants; the rest is skipped.
+/// Upper bound on the octets that are kept of a reply line: four times the limit of RFC 5321
+/// 4.5.3.1.5. The rest is skipped.
 pub const LINE_BYTES_MAX: usize = 2048;
-/// Octets read of one reply line, with its CR; a longer one breaks the protocol.
+/// Upper bound on the octets of a reply line with its CR. A longer line breaks the protocol.
 pub const LINE_BYTES_READ_MAX: usize = 64 * 1024;
-/// Empty lines skipped before a reply or inside it.
+/// Upper bound on the empty lines before or inside a reply.
 pub const EMPTY_LINES_MAX: usize = 16;
-/// Lines of one reply.
+/// Upper bound on the lines of one reply.
 pub const LINES_MAX: usize = 128;
-/// Octets of text kept of one reply; what is more is counted and dropped.
+/// Upper bound on the octets of text that are kept of one reply. The rest is counted and dropped.
 pub const TEXT_BYTES_MAX: usize = 8 * 1024;
 
 /// How a peer broke the protocol.
@@ -36,7 +37,7 @@ pub enum Garbage {
     /// The lines of one reply are of different classes.
     #[error("its reply has lines with codes of different classes")]
     Codes,
-    /// A good reply at a place where it means nothing.
+    /// A reply whose class has no meaning at this place.
     #[error("its reply does not fit the command")]
     Unfit,
     /// A reply that nothing asked for.
@@ -47,23 +48,24 @@ pub enum Garbage {
 /// Collects one reply after the other.
 #[derive(Debug, Default)]
 pub struct ReplyReader {
-    /// The start of a line whose end has not come yet.
+    /// The start of a line whose end has not arrived.
     line: Vec<u8>,
-    /// Octets of that line so far, the skipped ones included.
+    /// The octets of that line so far, including skipped ones.
     line_bytes: usize,
     /// Empty lines since the last reply.
     empty_lines: usize,
-    /// What the lines so far of the reply say.
+    /// The lines of the reply so far.
     code: u16,
     lines: usize,
     enhanced: Option<Enhanced>,
-    /// Where in `text` the lines begin that carry `enhanced`.
+    /// Where in `text` the lines with `enhanced` begin.
     enhanced_at: usize,
     text: String,
 }
 
 impl ReplyReader {
-    /// Takes bytes up to the end of one reply: how many it took, and the reply if it is whole.
+    /// Takes bytes up to the end of one reply. Returns how many it took, and the reply if it is
+    /// complete.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(usize, Option<Reply>), Garbage> {
         let mut taken = 0;
         while let Some(end) = memchr(b'\n', &bytes[taken..]) {
@@ -85,24 +87,24 @@ impl ReplyReader {
         Ok((bytes.len(), None))
     }
 
-    /// Whether a reply has begun and not ended.
+    /// True if a reply has begun and not ended.
     pub fn is_amid(&self) -> bool {
         self.lines > 0 || self.line_bytes > 0
     }
 
-    /// Keeps the start of a line, and counts what is skipped of it.
+    /// Keeps the start of a line and counts the skipped octets.
     fn keep(&mut self, part: &[u8]) -> Result<(), Garbage> {
         self.line_bytes += part.len();
         if self.line_bytes > LINE_BYTES_READ_MAX {
             return Err(Garbage::LongLine);
         }
-        // One more for the CR: where a line is cut must not make it longer.
+        // One octet more, for the CR: the length of a line must not depend on how it arrives.
         let room = LINE_BYTES_MAX + 1 - self.line.len();
         self.line.extend_from_slice(&part[..room.min(part.len())]);
         Ok(())
     }
 
-    /// Adds one line without its LF; says whether it was the reply's last.
+    /// Adds one line without its LF. Returns true if it is the last line of the reply.
     fn add_line(&mut self, line: &[u8]) -> Result<bool, Garbage> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let line = &line[..line.len().min(LINE_BYTES_MAX)];
@@ -124,15 +126,16 @@ impl ReplyReader {
         Ok(last)
     }
 
-    /// RFC 5321 4.2.1 wants the same code on all lines. Where only the class is the same, the last
-    /// line's code and enhanced code count; the enhanced code of the lines before goes back into the
-    /// text. Where the last code comes without an enhanced code, that of the first line counts.
+    /// Handles a change of the code. RFC 5321 4.2.1 requires the same code on all lines. If only the
+    /// class is the same, the code and the enhanced code of the last line count, and the enhanced
+    /// code of earlier lines returns to the text. If the last code has no enhanced code, that of the
+    /// first line counts.
     fn change_code(&mut self, code: u16) -> Result<(), Garbage> {
         if code / 100 != self.code / 100 {
             return Err(Garbage::Codes);
         }
         if let Some(enhanced) = self.enhanced.take() {
-            // Behind the end where there was no room for the lines themselves.
+            // Past the end if there was no room for the lines.
             let at = self.enhanced_at.min(self.text.len());
             self.text.insert_str(at, &format!("{enhanced} "));
             self.text.truncate(TEXT_BYTES_MAX);
@@ -141,8 +144,8 @@ impl ReplyReader {
         Ok(())
     }
 
-    /// Adds a line's text. An enhanced code is taken off it on the first line with this code, and
-    /// on those that repeat it.
+    /// Adds the text of a line. The enhanced code is removed from the first line with this code and
+    /// from lines that repeat it.
     fn add_text(&mut self, mut text: &[u8], first: bool) {
         if let Some((enhanced, rest)) = enhanced(text, self.code)
             && (first || self.enhanced == Some(enhanced))
@@ -162,8 +165,8 @@ impl ReplyReader {
         let mut text = self.text.trim_end();
         let mut found = self.enhanced.take();
         let changed = std::mem::take(&mut self.enhanced_at) > 0;
-        // The lines with the last code have no enhanced code. The one of the first line, which a
-        // change of the code put back into the text, is the reply's then.
+        // The lines with the last code have no enhanced code. The reply gets that of the first line,
+        // which a change of the code has returned to the text.
         if changed
             && found.is_none()
             && let Some((first, rest)) = enhanced(text.as_bytes(), self.code)
@@ -176,7 +179,8 @@ impl ReplyReader {
     }
 }
 
-/// Code, whether it is the last line, and the text. `250` alone is a whole line (RFC 5321 4.2).
+/// Splits a line into the code, whether the line is the last one, and the text. `250` alone is a
+/// complete line (RFC 5321 4.2).
 fn split(line: &[u8]) -> Option<(u16, bool, &[u8])> {
     let digits = line.get(..3)?;
     if !matches!(digits[0], b'2'..=b'5') || !digits.iter().all(u8::is_ascii_digit) {
@@ -191,9 +195,10 @@ fn split(line: &[u8]) -> Option<(u16, bool, &[u8])> {
     }
 }
 
-/// An enhanced code of the reply's own class at the start of the text (RFC 2034 4).
+/// Returns the enhanced code at the start of the text, if it is of the class of the reply
+/// (RFC 2034 4).
 fn enhanced(text: &[u8], code: u16) -> Option<(Enhanced, &[u8])> {
-    // A tab is shown as a space below, so it parts words here too.
+    // A tab is shown as a space below, so it separates words here too.
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let end = text.iter().position(blank).unwrap_or(text.len());
     let word = std::str::from_utf8(&text[..end]).ok()?;
@@ -227,7 +232,8 @@ mod tests {
 
     type Read = (Vec<Reply>, Option<Garbage>, bool);
 
-    /// All replies of a stream in pieces of these sizes, how it ended, and whether one is half there.
+    /// Parses a stream in pieces of these sizes. Returns the replies, how the stream ended, and
+    /// whether a reply is incomplete.
     fn read(stream: &[u8], cuts: &[usize]) -> Read {
         let (mut reader, mut replies, mut rest) = (ReplyReader::default(), Vec::new(), stream);
         let mut cuts = cuts.iter().cycle();
@@ -248,7 +254,7 @@ mod tests {
         (replies, None, reader.is_amid())
     }
 
-    /// Each way of cutting gives the same.
+    /// Every way of cutting the stream gives the same replies.
     fn read_any(stream: &[u8]) -> (Vec<String>, Option<Garbage>) {
         let whole = read(stream, &[usize::MAX]);
         for cuts in [&[1][..], &[7], &[2047, 3], &[2048], &[2049], &[65_536], &[65_537, 1]] {
@@ -345,7 +351,7 @@ mod tests {
             .chain(["559 end\r\n".to_string()])
             .collect();
         let (replies, ..) = read(lines.as_bytes(), &[usize::MAX]);
-        // The first line's enhanced code was counted, too, and is no longer in the text.
+        // The enhanced code of the first line was counted and is not in the text.
         let kept = replies[0].text.len() + "5.0.100 ".len();
         assert!((TEXT_BYTES_MAX - 1..=TEXT_BYTES_MAX).contains(&kept), "{kept}");
     }

@@ -1,14 +1,13 @@
-//! Looks whether a message really needs what the next hop does not offer: 8-bit bytes in its
-//! headers or its body.
+//! Searches a message for what the next hop does not take: 8-bit octets in its headers or its body.
 //!
 //! Must never change a byte.
 
-/// What has been seen so far of a message that is fed from its start.
+/// The findings so far in a message that is fed from its start.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// An 8-bit byte was in the header section.
+    /// The header section has an 8-bit octet.
     pub eight_bit_header: bool,
-    /// An 8-bit byte was after the header section.
+    /// The body has an 8-bit octet.
     pub eight_bit_body: bool,
     headers_over: bool,
     line_bytes: usize,
@@ -31,7 +30,7 @@ impl Scan {
         self.eight_bit_body |= !bytes.is_ascii();
     }
 
-    /// More bytes can change nothing.
+    /// True if more bytes cannot change the findings.
     pub fn is_settled(&self, only_headers: bool) -> bool {
         match only_headers {
             true => self.eight_bit_header || self.headers_over,

@@ -1,4 +1,4 @@
-//! The client against a scripted server, in every way of cutting the server's bytes.
+//! The client session against a scripted server whose bytes arrive in pieces of every size.
 
 use super::*;
 use bytes::Bytes;
@@ -15,11 +15,11 @@ const ALL: &str = "250-sink\r\n250-PIPELINING\r\n250-SIZE 1000000\r\n250-8BITMIM
 const PIPELINING: &str = "250-sink\r\n250-PIPELINING\r\n250 DSN\r\n";
 const PLAIN: &str = "250 sink\r\n";
 
-/// Ends the connection after what stands before it.
+/// In a script: the server closes the connection here.
 const DROP: char = '!';
 
-/// A server that answers each command by the first rule of its verb that is left, else well.
-/// `.` is the rule for the end of the data, after DATA or BDAT.
+/// A server that answers each command by the first unused rule for its verb, and positively if there
+/// is none. `.` is the rule for the end of the data, after DATA or BDAT.
 struct Server {
     rules: Vec<(&'static str, String)>,
     input: Vec<u8>,
@@ -185,7 +185,7 @@ fn with_content(body: BodyKind, content: &'static str) -> Box<Message> {
     })
 }
 
-/// What came of it all, without what does not depend on the cut.
+/// What a test compares: all that must not depend on how the bytes are cut.
 #[derive(Debug, PartialEq, Eq)]
 struct Story {
     ended: Vec<Result<Vec<Outcome>, usize>>,
@@ -195,7 +195,7 @@ struct Story {
 }
 
 impl Story {
-    /// `D`, `F` or `T` (tried again) for each recipient, the stage and the code of each.
+    /// For each recipient `D`, `F` or `T` (tried again), the stage and the code.
     fn summary(&self) -> String {
         let mut words = Vec::new();
         for ended in &self.ended {
@@ -246,7 +246,7 @@ impl Talk {
         self.session.handle(Input::Send(message), at(0));
     }
 
-    /// Runs until nothing moves; the server's bytes come in pieces of these sizes, in turn.
+    /// Runs until nothing moves. The bytes of the server arrive in pieces of these sizes, in turn.
     fn run(&mut self, cuts: &[usize]) {
         let mut cuts = cuts.iter().cycle();
         loop {
@@ -309,7 +309,7 @@ fn tell_cut(
     talk.story()
 }
 
-/// The story with whole replies, after it was found to be the same byte by byte.
+/// Returns the story with whole replies, and asserts that it is the same byte by byte.
 fn tell(rules: &[(&'static str, &str)], messages: &[Box<Message>]) -> Story {
     let whole = tell_cut(Dialect::Smtp, rules, messages, &[usize::MAX]);
     assert_eq!(whole, tell_cut(Dialect::Smtp, rules, messages, &[1]), "{rules:?}");
@@ -318,7 +318,7 @@ fn tell(rules: &[(&'static str, &str)], messages: &[Box<Message>]) -> Story {
 
 type Rules<'a> = &'a [(&'static str, &'a str)];
 
-/// What EHLO is answered, further rules, and the summary of the story.
+/// The answer to EHLO, further rules, and the expected summary.
 type Case<'a> = (&'a str, &'a [(&'static str, &'a str)], &'a str);
 
 fn check(table: &[Case<'_>]) {
@@ -367,7 +367,8 @@ fn d148_a_5xx_at_each_stage_fails_once_for_each_recipient_and_the_rest_is_delive
     ]);
 }
 
-/// A server that takes `max` recipients in the first transaction and refuses the others like this.
+/// A server that accepts `max` recipients in the first transaction and refuses the others with
+/// this reply.
 fn tell_limited(hello: &str, max: usize, refusal: &str, recipients: usize) -> Story {
     let mut rules = vec![("EHLO", hello)];
     rules.extend(vec![("RCPT", "250 2.1.5 ok\r\n"); max]);
@@ -384,7 +385,7 @@ fn r233_recipients_beyond_the_peers_limit_go_in_the_next_transaction() {
             let story = tell_limited(hello, 3, refusal, 8);
             assert_eq!(story.summary(), ["D End 250"; 8].join(", "), "{refusal} {:?}", story.lines);
             let of = |verb: &str| story.lines.iter().filter(|l| l.starts_with(verb)).count();
-            // Five recipients were given twice; after that the limit is known.
+            // Five recipients were sent twice; then the limit is known.
             assert_eq!((of("MAIL"), of("RCPT"), story.bodies.len()), (3, 13, 3));
         }
     }
@@ -396,7 +397,7 @@ fn r233_a_refused_recipient_is_quoted_and_judged_as_the_peer_said() {
     check(&[
         (ALL, &[("RCPT", full)], "F Rcpt 552, D End 250"),
         (PLAIN, &[("RCPT", "250 ok\r\n"), ("RCPT", full)], "D End 250, F Rcpt 552"),
-        // Nobody was taken before it, so it cannot mean "too many".
+        // No recipient was accepted before it, so the reply cannot mean "too many".
         (ALL, &[("RCPT", "552 full\r\n")], "F Rcpt 552, D End 250"),
         (ALL, &[("RCPT", "552 5.5.3 too many\r\n")], "T Rcpt 552, D End 250"),
         (ALL, &[("RCPT", "452 4.5.3 too many\r\n")], "T Rcpt 452, D End 250"),
@@ -407,16 +408,16 @@ fn r233_a_refused_recipient_is_quoted_and_judged_as_the_peer_said() {
     let ok = ("RCPT", "250 ok\r\n");
     for hello in [ALL, PIPELINING, PLAIN] {
         let rules = |more: &[(&'static str, &'static str)]| [&[("EHLO", hello)], more].concat();
-        // In a transaction of its own the second is refused again, and is taken at its word.
+        // The second recipient is refused again in a transaction of its own: the reply is final.
         let story = tell(&rules(&[ok, bare, bare]), &[message(2)]);
         assert_eq!(story.summary(), "D End 250, F Rcpt 552");
-        // Where nobody got the message, nobody is tried again at once.
+        // If no recipient got the message, none is tried again at once.
         let refused = (".", "554 spam\r\n");
         let story = tell(&rules(&[ok, ("RCPT", "452 many\r\n"), refused]), &[message(2)]);
         assert_eq!(story.summary(), "F End 554, T Rcpt 452");
         let story = tell(&rules(&[ok, ("RCPT", "452 many\r\n"), (".", "!")]), &[message(2)]);
         assert_eq!(story.summary(), "T End own 451, T Rcpt 452, closed");
-        // It is not known whether the peer meant "too many": nothing bounces for that.
+        // Whether the peer meant "too many" is unknown, so nothing bounces.
         for (end, expected) in [
             ((".", "451 later\r\n"), "T End 451, T Rcpt 552"),
             ((".", "554 spam\r\n"), "F End 554, T Rcpt 552"),
@@ -695,7 +696,7 @@ fn d159_a_peer_that_trickles_or_does_not_read_is_given_up_in_time() {
     talk.run(&[usize::MAX]);
     assert_eq!(talk.story().summary(), "T Mail own 451, closed");
 
-    // A peer that reads a byte now and then has an hour over all.
+    // A peer that reads single bytes has an hour for the whole message.
     let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", PLAIN)]);
     let mut large = message(1);
     large.content = None;
@@ -847,10 +848,10 @@ fn d176_an_idle_connection_that_the_peer_closed_gives_the_message_back_unsent() 
     for (hello, rules, expected) in [
         (ALL, [("MAIL", "250 ok\r\n"), ("MAIL", "!")], "D End 250, unsent, closed"),
         (PLAIN, [("MAIL", "250 ok\r\n"), ("MAIL", "!")], "D End 250, unsent, closed"),
-        // Once it has answered anything of this message, it is a failure like any other.
+        // Once the peer has answered a command of this message, the message is deferred.
         (PLAIN, [("RCPT", "250 ok\r\n"), ("RCPT", "!")], "D End 250, T Rcpt own 451, closed"),
         (ALL, [("MAIL", "250 ok\r\n"), ("MAIL", "2!")], "D End 250, T Mail own 451, closed"),
-        // A fresh connection has no such excuse.
+        // On a new connection the message is deferred.
         (ALL, [("MAIL", "!"), ("MAIL", "")], "T Mail own 451, unsent, closed"),
     ] {
         let rules = [&rules[..], &[("EHLO", hello)]].concat();
@@ -867,7 +868,7 @@ fn d176_an_idle_connection_that_the_peer_closed_gives_the_message_back_unsent() 
     assert!(matches!(talk.session.poll(), Some(Output::Unsent(_))));
 }
 
-/// Nothing is awaited then: the body is asked for, to see what the peer has to offer for it.
+/// No reply is awaited while the body is searched for 8-bit octets.
 #[test]
 fn a_goodbye_while_a_body_is_looked_at_leaves_no_message_without_an_end() {
     let eight_bit = |used| {
@@ -907,7 +908,7 @@ fn messages_follow_each_other_and_rset_comes_only_after_half_a_transaction() {
         assert_eq!(story.summary(), "F Rcpt 550, D End 250, D End 250");
         let resets = story.lines.iter().filter(|line| *line == "RSET").count();
         assert_eq!(resets, 1, "{:?}", story.lines);
-        // 354 though nobody was accepted: an empty message ends it (RFC 2920 3.1).
+        // 354 although no recipient was accepted: an empty message ends it (RFC 2920 3.1).
         let story = tell(&[("EHLO", hello), ("RCPT", "550 no\r\n")], &three);
         assert_eq!(story.summary(), "F Rcpt 550, D End 250, D End 250");
     }
