@@ -43,7 +43,7 @@ pub fn place() -> &'static Place {
             ),
             tables: format!(
                 "[limits]\nmessage_bytes_max = {MESSAGE_BYTES_MAX}\n\
-                 recipients_max = {RECIPIENTS_MAX}\njunk_commands_max = 50\n"
+                 recipients_max = {RECIPIENTS_MAX}\nbad_commands_max = 50\n"
             ),
             ..Setup::default()
         };

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Segments so small that a few messages fill one, and one commit at a time, so that the n-th call
 /// is the same each time.
 pub const SMALL: &str = "segment_bytes = \"1MiB\"\nbatch_bytes_max = \"256KiB\"\n\
-    reserve_bytes = \"1MiB\"\nsnapshot_bytes = \"4MiB\"\nkeep_free_bytes = 0\n\
+    reserve_bytes = \"1MiB\"\nsnapshot_log_bytes = \"4MiB\"\nkeep_free_bytes = 0\n\
     commits_in_flight = 1";
 
 /// The program under test.

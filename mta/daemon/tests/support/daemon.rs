@@ -428,7 +428,7 @@ fn state(setup: &Setup, directory: &Path) -> PathBuf {
 }
 
 const SPOOL: &str = "segment_bytes = \"8MiB\"\nbatch_bytes_max = \"1MiB\"\n\
-                     reserve_bytes = \"8MiB\"\nsnapshot_bytes = \"16MiB\"";
+                     reserve_bytes = \"8MiB\"\nsnapshot_log_bytes = \"16MiB\"";
 
 fn settings(setup: &Setup, directory: &Path, port: u16) -> String {
     let state = state(setup, directory);
