@@ -126,6 +126,11 @@ impl Gateway {
         self.connections.open()
     }
 
+    /// Bytes of bodies and envelopes that the queue process has not taken or not answered.
+    pub fn in_transit_bytes(&self) -> u64 {
+        self.queue.in_transit_bytes()
+    }
+
     /// Takes what has happened.
     ///
     /// # Errors

@@ -90,23 +90,20 @@ impl Way {
         let (receive, now) = (&mut self.receive, self.house.now);
         meter.run(Part::Receive, || {
             let mut guest = receive.greet(now);
-            receive.talk(&mut guest, now);
             receive.take(&mut guest, b"EHLO out.customer.example\r\n", now);
             guest
         })
     }
 
     fn promised(&mut self, waiting: Vec<Guest>, meter: &Meter) -> Vec<Option<Guest>> {
-        let mut promises: Vec<_> = self.receive.hear(&mut self.house, meter);
+        self.receive.hear(&mut self.house, meter);
         let (receive, now) = (&mut self.receive, self.house.now);
         let per_connection = self.load.per_connection;
         let is_last = per_connection > 0 && self.number.is_multiple_of(per_connection);
         let mut guests = Vec::new();
         for mut guest in waiting {
-            let at = promises.iter().position(|(number, _)| guest.awaits() == Some(*number));
-            let (_, durable) = promises.swap_remove(at.expect("every message is promised"));
             let stays = meter.run(Part::Receive, || {
-                receive.promise(&mut guest, durable, now);
+                receive.talk(&mut guest, now);
                 outside(|| assert!(guest.heard().contains("250 2.0.0 Ok: queued as ")));
                 if is_last {
                     receive.take(&mut guest, b"QUIT\r\n", now);

@@ -9,6 +9,7 @@ use crate::plan::{Mail, Trouble};
 use crate::stage::{Event, World};
 use mail::MessageId;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Connections for one message at most: each but the last ended before anything was ambiguous.
@@ -87,6 +88,15 @@ impl Client {
         Some(stream)
     }
 
+    /// Where it comes from. A client whose recipients are all here needs no right to relay, and is a stranger.
+    pub fn address(&self) -> IpAddr {
+        let is_local = self.mail.recipients.iter().all(|recipient| recipient.domain.is_none());
+        match is_local {
+            true => [192, 0, 2, (self.mail.number % 4) as u8].into(),
+            false => [10, 9, 9, 9].into(),
+        }
+    }
+
     fn try_again(&mut self, world: &mut World) {
         self.stream = None;
         // Trouble is for the first connection: the message is to get through at last.
@@ -133,6 +143,10 @@ impl Client {
 
     fn reply(&mut self, reply: &str, world: &mut World) {
         let good = reply.starts_with('2') || reply.starts_with('3');
+        // It has hung up, and hears nothing of what else was said.
+        if self.stream.is_none() {
+            return;
+        }
         let Some(awaited) = self.awaited.pop_front() else { return };
         if reply.starts_with("421") && awaited != Await::End {
             return self.lost(world);
@@ -147,6 +161,8 @@ impl Client {
             Await::Rcpt(index) => {
                 if good {
                     self.accepted.push(index);
+                } else {
+                    world.ledger.not_accepted(self.mail.number, index);
                 }
                 if !self.mail.client.pipelining {
                     self.next_rcpt(index + 1, world);

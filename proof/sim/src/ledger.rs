@@ -33,6 +33,8 @@ pub enum Check {
     Bounced,
     /// A next hop is given mail of another one.
     Astray,
+    /// A receiving process holds more for its clients than its limit.
+    Memory,
     /// The same plan went another way.
     Chance,
 }
@@ -175,6 +177,17 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         entry.state = State::Open;
         accepted.iter().for_each(|index| entry.fates[*index].accepted = true);
+    }
+
+    /// Its client reads that this recipient was refused, maybe after it has sent everything.
+    pub fn not_accepted(&mut self, number: u32, index: usize) {
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        let fate = &mut entry.fates[index];
+        fate.accepted = false;
+        if fate.deliveries > 0 {
+            let text = format!("m{number}r{index} was delivered, then refused");
+            self.find(Check::Unpromised, text);
+        }
     }
 
     /// Its client reads `250`.

@@ -46,6 +46,10 @@ const LOCAL_EVERY: u64 = 6;
 /// In a plan in which nothing goes wrong a drain has time for all deliveries that have begun, so that
 /// nothing comes twice.
 const QUIET_DRAIN_TIME: Duration = Duration::from_secs(3_600);
+/// The purpose for the limits of receiving processes.
+const RECEIVE: u64 = 16;
+/// One plan in this many has small limits.
+const SMALL_LIMITS_EVERY: u64 = 3;
 
 /// The purpose for the settings of the sending processes, and for the next hop that takes no mail.
 const SEND: u64 = 14;
@@ -90,6 +94,10 @@ pub struct Settings {
     pub credit_bytes: u64,
     /// Bytes on the disk at most.
     pub room: u64,
+    /// For a receiving process.
+    pub receive: receive::Settings,
+    /// Connections that a receiving process takes at once.
+    pub connections_max: u32,
     /// Octets of a body that a session hands over at once.
     pub body_chunk_bytes: usize,
     /// Bytes that next hops add to what they say of a recipient.
@@ -380,6 +388,7 @@ impl Plan {
         let span = Duration::from_secs(pick(&mut draw, &spans));
         let mut settings = settings(seed, &mut draw, span);
         let lists = make_lists(seed, &mut settings);
+        draw_limits(seed, &mut settings);
         let mails = 1 + draw.below(pick(&mut draw.clone(), &[4, 12, 40])) as u32;
         let quiet = one_in(&mut draw, 12);
         // Some plans are storms of power cuts: recovery over recovery.
@@ -494,6 +503,12 @@ fn settings(seed: u64, draw: &mut Chance, span: Duration) -> Settings {
         shelf_bytes_max: pick(draw, &[0, 10_000, 1 << 20]),
         credit_bytes: pick(draw, &[20_000, 1 << 20]),
         room: u64::from(segment_bytes) * pick(draw, &[14, 20, 256]),
+        receive: receive::Settings {
+            session_memory_bytes_max: 64 << 20,
+            recipients_bytes_max: segment_bytes as usize / 2,
+            commit_timeout: Duration::from_secs(600),
+        },
+        connections_max: 1_000,
         body_chunk_bytes: pick(draw, &[1_000, 8 << 10, 64 << 10]),
         reply_bytes: 0,
         sink_trouble: pick(draw, &[0, 30, 300]),
@@ -540,6 +555,18 @@ fn deliver_here(seed: u64, mut mail: Mail) -> Mail {
         recipient.domain = recipient.domain.filter(|_| one_in(&mut draw, 2));
     }
     mail
+}
+
+/// Gives some plans receiving processes with little memory, little patience or few connections.
+fn draw_limits(seed: u64, settings: &mut Settings) {
+    let mut draw = chance(seed, RECEIVE);
+    if one_in(&mut draw, SMALL_LIMITS_EVERY) {
+        let least = receive::MESSAGE_BYTES_MIN as u64;
+        let memory = [least, least * 3 / 2, least * 2, least * 4, 64 << 20];
+        settings.receive.session_memory_bytes_max = pick(&mut draw, &memory);
+        settings.receive.commit_timeout = Duration::from_secs(pick(&mut draw, &[2, 10, 60, 600]));
+        settings.connections_max = pick(&mut draw, &[1, 4, 1_000, 1_000]);
+    }
 }
 
 /// Whether the plan has lists; where it has, replies may be long and notices have little room.

@@ -1,77 +1,38 @@
-//! A receiving process: the sessions of clients, and the conversation with queue.
+//! A receiving process: the machine of `mta/receive` between clients and queue.
 //!
-//! Stands where `daemon/src/process/receive` stands and wires the same machines in the same way.
-//! Must never say `250` itself: the session does, and it wants a `Durable`.
+//! Drives the machine as `daemon/src/process/receive` does. What a client sends waits outside, as in the kernel, until the
+//! machine wants to read it.
+//! Must never answer a client itself: the machine does.
 
+use crate::ledger::Check;
 use crate::net::{End, Segment, StreamId};
 use crate::plan::Station;
 use crate::stage::{Event, World};
 use bytes::BytesMut;
-use link::receive::{ReceiverEnd, ReceiverEvent};
 use link::streams::Loss;
-use mail::{Envelope, Instant, Origin, Recipient, Refusal, Verdict};
-use policy::{Policy, Repeats};
-use smtp::server::{self, BodyEnd, Mail, Server, Session};
+use mail::Instant;
+use policy::{Caller, ConnectionLimits};
+use receive::{
+    Gateway, InboundSession, Input, Listener, Output, READ_BYTES_MAX, SessionInput, SessionOutput,
+};
+use smtp::server::{self, Server};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
 use world::Chance as _;
 
 /// The build that all processes are of.
 pub const BUILD: u64 = 1;
-/// How long DATA waits for a queue process, as in the daemon.
-const QUEUE_WAIT: Duration = Duration::from_secs(10);
+/// What sessions may hold above their limit: a read that began while there was room, and one message on its way.
+const MEMORY_SLACK_BYTES: u64 = 3 * READ_BYTES_MAX as u64;
 
-/// What a session waits for beside its client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
-    Nothing,
-    /// Credit before DATA is answered, until then.
-    Data(Instant),
-    /// Credit before a piece of the body is handed over, or more of it is read.
-    Body,
-    /// What becomes of the message.
-    Answer,
-}
-
-struct Transaction {
-    number: u64,
-    staged: bool,
-    mail: Mail,
-    recipients: Vec<Recipient>,
-    repeats: Repeats,
-}
-
-impl Transaction {
-    /// One copy for each mailbox, as the real process has it.
-    fn take(&mut self, policy: &Policy, recipient: Recipient) {
-        let recipient = policy.as_delivered(recipient);
-        let (before, address) = (&self.recipients, &recipient.address);
-        if !self.repeats.had(policy, address, before.len(), |at| &before[at].address) {
-            self.recipients.push(recipient);
-        }
-    }
-}
-
-struct Guest {
-    session: Session,
-    kept: Vec<u8>,
-    fin: bool,
-    gone: bool,
-    told_fin: bool,
-    closing: bool,
-    helo: Box<str>,
-    transaction: Option<Transaction>,
-    waiting_number: u64,
-    wait: Wait,
-    /// What waits for credit before it is handed over.
-    held: Option<Held>,
-}
-
-enum Held {
-    Piece(Vec<u8>),
-    End(Box<BodyEnd>),
+/// One connection, with what its client has sent and nobody has read.
+struct Connection {
+    session: InboundSession,
+    unread: Vec<u8>,
+    /// How the client's side has ended.
+    end: Option<Segment>,
 }
 
 /// One receiving process.
@@ -81,10 +42,11 @@ pub struct Receive {
     /// Counts its lives.
     pub life: u64,
     instance: u16,
-    end: ReceiverEnd,
-    server: Arc<Server>,
-    guests: BTreeMap<StreamId, Guest>,
-    next_number: u64,
+    gateway: Gateway,
+    listener: Listener,
+    connections: BTreeMap<StreamId, Connection>,
+    /// The stream of each client, by its number.
+    streams: Vec<StreamId>,
     /// The stream to queue.
     pub link: Option<StreamId>,
     input: BytesMut,
@@ -94,20 +56,18 @@ pub struct Receive {
 impl Receive {
     /// Starts one.
     pub fn new(instance: u16, life: u64, world: &mut World) -> Receive {
-        let origin = world.chance.u64();
-        let hostname = mail::Domain::parse("mx.test").expect("a domain");
-        let settings = server::Settings {
-            body_chunk_bytes: world.plan.settings.body_chunk_bytes,
-            ..server::Settings::for_tests(hostname)
-        };
+        let incarnation = world.chance.u64();
+        let settings = world.plan.settings.receive;
+        let now = world.now().monotonic;
+        let gateway = Gateway::new((BUILD, incarnation), world.policy.clone(), settings, now);
         Receive {
             station: Station::Receive(instance),
             life,
             instance,
-            end: ReceiverEnd::new(BUILD, origin),
-            server: Server::new(settings),
-            guests: BTreeMap::new(),
-            next_number: 1,
+            gateway,
+            listener: listener(world),
+            connections: BTreeMap::new(),
+            streams: Vec::new(),
             link: None,
             input: BytesMut::new(),
             wake_at: None,
@@ -115,59 +75,58 @@ impl Receive {
     }
 
     /// A client has connected.
-    pub fn greet(&mut self, stream: StreamId, world: &mut World) {
-        let guest = Guest {
-            session: Session::new(self.server.clone(), world.now()),
-            kept: Vec::new(),
-            fin: false,
-            gone: false,
-            told_fin: false,
-            closing: false,
-            helo: "".into(),
-            transaction: None,
-            waiting_number: 0,
-            wait: Wait::Nothing,
-            held: None,
-        };
-        self.guests.insert(stream, guest);
-        self.drive(stream, world);
+    pub fn greet(&mut self, stream: StreamId, client: IpAddr, world: &mut World) {
+        match self.gateway.admit(&self.listener, Some(client), world.now()) {
+            Ok(session) => {
+                let index = session.id().index();
+                self.streams.resize(self.streams.len().max(index + 1), 0);
+                self.streams[index] = stream;
+                let connection = Connection { session, unread: Vec::new(), end: None };
+                self.connections.insert(stream, connection);
+                self.drive(stream, world);
+            }
+            Err(reply) => {
+                let mut bytes = Vec::new();
+                reply.encode(&mut bytes);
+                world.put(stream, 1, Segment::Bytes(bytes), Duration::ZERO);
+                world.hang_up(stream, 1, Segment::Fin);
+            }
+        }
+        self.pump(world);
     }
 
     /// A stream to a queue process is there.
     pub fn connected(&mut self, stream: StreamId, world: &mut World) {
         self.link = Some(stream);
         self.input.clear();
-        self.end.connected(world.now().monotonic);
+        let _ = self.gateway.handle(Input::Connected, world.now().monotonic);
         self.pump(world);
     }
 
     /// Something has arrived.
     pub fn hear(&mut self, stream: StreamId, end: End, segment: Segment, world: &mut World) {
         match (end, segment) {
-            (End::Session(_), Segment::Bytes(bytes)) => {
-                if let Some(guest) = self.guests.get_mut(&stream) {
-                    guest.kept.extend_from_slice(&bytes);
-                }
-                self.drive(stream, world);
-            }
-            (End::Session(_), how) => {
-                if let Some(guest) = self.guests.get_mut(&stream) {
-                    guest.fin = true;
-                    guest.gone |= how == Segment::Reset;
+            (End::Session(_), segment) => {
+                if let Some(connection) = self.connections.get_mut(&stream) {
+                    match segment {
+                        Segment::Bytes(bytes) => connection.unread.extend_from_slice(&bytes),
+                        end => connection.end = Some(end),
+                    }
                 }
                 self.drive(stream, world);
             }
             (_, Segment::Bytes(bytes)) if self.link == Some(stream) => {
                 self.input.extend_from_slice(&bytes);
-                if let Err(error) = self.end.handle(&mut self.input) {
+                let input = Input::Received(&mut self.input);
+                if let Err(error) = self.gateway.handle(input, world.now().monotonic) {
                     world.broken(stream, &format!("receive{}", self.instance), error);
                     self.unlink(Loss::Link(error), world);
                 }
-                self.pump(world);
             }
             (_, _) if self.link == Some(stream) => self.unlink(Loss::Ended, world),
             _ => {}
         }
+        self.pump(world);
     }
 
     fn unlink(&mut self, loss: Loss, world: &mut World) {
@@ -175,264 +134,87 @@ impl Receive {
             world.lost(self.station, stream, loss);
             world.hang_up(stream, 1, Segment::Fin);
         }
-        self.end.disconnected(world.now().monotonic);
-        self.pump(world);
+        let _ = self.gateway.handle(Input::Disconnected, world.now().monotonic);
     }
 
     /// A clock has rung.
     pub fn wake(&mut self, world: &mut World) {
-        self.wake_at.take_if(|at| *at <= world.now().monotonic);
-        let now = world.now();
-        self.end.handle_timeout(now.monotonic);
-        let due: Vec<StreamId> = self.guests.keys().copied().collect();
-        for stream in due {
-            let Some(guest) = self.guests.get_mut(&stream) else { continue };
-            match guest.wait {
-                Wait::Nothing
-                    if guest.session.next_wakeup().is_some_and(|at| at <= now.monotonic) =>
-                {
-                    guest.session.handle_timeout(now);
-                    self.drive(stream, world);
-                }
-                Wait::Data(until) if until <= now.monotonic => {
-                    guest.wait = Wait::Nothing;
-                    guest.session.answer(Refusal::Broken.into(), now);
-                    self.drive(stream, world);
-                }
-                _ => {}
-            }
+        let now = world.now().monotonic;
+        self.wake_at.take_if(|at| *at <= now);
+        let due =
+            |connection: &Connection| connection.session.next_wakeup().is_some_and(|at| at <= now);
+        let due = self.connections.iter().filter(|(_, connection)| due(connection));
+        for stream in due.map(|(stream, _)| *stream).collect::<Vec<_>>() {
+            self.drive(stream, world);
         }
         self.pump(world);
     }
 
-    /// Carries on what queue said, and writes to it.
+    /// Does what the gateway asks for, and writes to queue.
     fn pump(&mut self, world: &mut World) {
-        while let Some(event) = self.end.poll() {
-            match event {
-                ReceiverEvent::Promised { number, durable } => {
-                    self.answered(number, world, |session, now| session.promise(durable, now));
+        while let Some(output) = self.gateway.poll(world.now().monotonic) {
+            match output {
+                Output::Wake(client) => self.drive(self.streams[client.index()], world),
+                Output::WakeAll => {
+                    for stream in self.connections.keys().copied().collect::<Vec<_>>() {
+                        self.drive(stream, world);
+                    }
                 }
-                ReceiverEvent::Refused { number, refusal } => {
-                    self.answered(number, world, |session, now| {
-                        session.refuse(&refusal.reply(), now);
-                    });
-                }
-                ReceiverEvent::Abandoned { number } => self.abandon(number, world),
-                ReceiverEvent::Credit => self.credit(world),
+                alarm => world.log(|| format!("receive: {alarm:?}")),
             }
         }
-        if let Some(link) = self.link {
-            let frames: Vec<u8> = self.end.output().drain(..).flatten().collect();
-            if !frames.is_empty() {
-                world.put(link, 1, Segment::Bytes(frames), Duration::ZERO);
-            }
+        let frames: Vec<u8> = self.gateway.transmit().drain(..).flatten().collect();
+        if let Some(link) = self.link.filter(|_| !frames.is_empty()) {
+            world.put(link, 1, Segment::Bytes(frames), Duration::ZERO);
         }
+        self.check_memory(world);
         self.sleep(world);
     }
 
-    fn answered(
-        &mut self,
-        number: u64,
-        world: &mut World,
-        say: impl FnOnce(&mut Session, mail::Now),
-    ) {
-        let waits = |guest: &Guest| guest.wait == Wait::Answer && guest.waiting_number == number;
-        let found = self.guests.iter_mut().find(|(_, guest)| waits(guest));
-        // A session that has gone in the meantime hears nothing.
-        let Some((stream, guest)) = found else { return };
-        let stream = *stream;
-        guest.wait = Wait::Nothing;
-        say(&mut guest.session, world.now());
-        self.drive(stream, world);
-    }
-
-    fn abandon(&mut self, number: u64, world: &mut World) {
-        let waits = |guest: &Guest| guest.wait == Wait::Answer && guest.waiting_number == number;
-        let found = self.guests.iter().find(|(_, guest)| waits(guest));
-        if let Some(stream) = found.map(|(stream, _)| *stream) {
-            self.guests.remove(&stream);
-            world.hang_up(stream, 1, Segment::Fin);
-        }
-    }
-
-    fn credit(&mut self, world: &mut World) {
-        let waiting: Vec<StreamId> = self
-            .guests
-            .iter()
-            .filter(|(_, guest)| matches!(guest.wait, Wait::Data(_) | Wait::Body))
-            .map(|(stream, _)| *stream)
-            .collect();
-        for stream in waiting {
-            let Some(guest) = self.guests.get_mut(&stream) else { continue };
-            let Some(number) = guest.transaction.as_ref().map(|t| t.number) else { continue };
-            if !self.end.may_stage(number) {
-                continue;
-            }
-            if matches!(guest.wait, Wait::Data(_)) {
-                guest.session.answer(Verdict::Accept, world.now());
-            }
-            guest.wait = Wait::Nothing;
-            let mut guest = self.guests.remove(&stream).expect("it was found above");
-            match guest.held.take() {
-                Some(Held::Piece(bytes)) => self.body(&mut guest, bytes),
-                Some(Held::End(end)) => self.end_of_body(&mut guest, *end, world),
-                None => {}
-            }
-            self.guests.insert(stream, guest);
-            self.drive(stream, world);
-        }
-    }
-
+    /// Runs a session until it waits.
     fn drive(&mut self, stream: StreamId, world: &mut World) {
-        let Some(mut guest) = self.guests.remove(&stream) else { return };
-        let open = self.converse(&mut guest, stream, world);
-        if open {
-            self.guests.insert(stream, guest);
-        } else {
-            give_up(&mut self.end, &mut guest);
-            world.hang_up(stream, 1, Segment::Fin);
-        }
-        if let Some(link) = self.link {
-            let frames: Vec<u8> = self.end.output().drain(..).flatten().collect();
-            if !frames.is_empty() {
-                world.put(link, 1, Segment::Bytes(frames), Duration::ZERO);
-            }
-        }
-        self.sleep(world);
-    }
-
-    /// False: the connection is over.
-    fn converse(&mut self, guest: &mut Guest, stream: StreamId, world: &mut World) -> bool {
+        let Some(connection) = self.connections.get_mut(&stream) else { return };
         loop {
-            while guest.wait == Wait::Nothing {
-                let Some(event) = guest.session.poll(world.now()) else { break };
-                self.act(guest, event, stream, world);
-            }
-            if guest.gone && guest.wait == Wait::Nothing {
-                return false;
-            }
-            let output = std::mem::take(guest.session.output());
-            if !output.is_empty() {
-                world.put(stream, 1, Segment::Bytes(output), Duration::ZERO);
-            }
-            if guest.closing {
-                return false;
-            }
-            if guest.wait != Wait::Nothing {
-                return true;
-            }
-            if !guest.kept.is_empty() {
-                let taken = guest.session.receive(&guest.kept, world.now());
-                guest.kept.drain(..taken);
-                if taken > 0 {
-                    continue;
+            let now = world.now();
+            while let Some(output) = connection.session.poll(&mut self.gateway, now) {
+                match output {
+                    SessionOutput::CloseWrite => {
+                        world.put(stream, 1, Segment::Fin, Duration::ZERO);
+                    }
+                    SessionOutput::Close => {
+                        world.log(|| format!("receive: stream {stream} is closed by us"));
+                        connection.session.release(&mut self.gateway);
+                        self.connections.remove(&stream);
+                        return world.hang_up(stream, 1, Segment::Fin);
+                    }
+                    output => world.log(|| format!("receive: stream {stream}: {output:?}")),
                 }
             }
-            if guest.fin && !guest.told_fin && guest.kept.is_empty() {
-                guest.told_fin = true;
-                guest.session.eof(world.now());
-                continue;
-            }
-            return true;
-        }
-    }
-
-    fn act(
-        &mut self,
-        guest: &mut Guest,
-        event: server::Event,
-        stream: StreamId,
-        world: &mut World,
-    ) {
-        let now = world.now();
-        match event {
-            server::Event::Hello { name, .. } => {
-                guest.helo = name;
-                guest.session.answer(Verdict::Accept, now);
-            }
-            server::Event::Mail(mail) => {
-                let number = self.next_number;
-                self.next_number += 1;
-                let (recipients, repeats) = (Vec::new(), Repeats::default());
-                let transaction = Transaction { number, staged: false, mail, recipients, repeats };
-                guest.transaction = Some(transaction);
-                guest.session.answer(Verdict::Accept, now);
-            }
-            server::Event::Rcpt(recipient) => {
-                let verdict = world.policy.recipient(client(), &recipient.address);
-                if let (Verdict::Accept, Some(transaction)) = (&verdict, &mut guest.transaction) {
-                    transaction.take(&world.policy, recipient);
-                }
-                guest.session.answer(verdict, now);
-            }
-            server::Event::Data => {
-                let Some(transaction) = &guest.transaction else { return };
-                match self.end.may_stage(transaction.number) {
-                    true => guest.session.answer(Verdict::Accept, now),
-                    false => guest.wait = Wait::Data(now.monotonic + QUEUE_WAIT),
-                }
-            }
-            server::Event::Body(bytes) => {
-                self.body(guest, bytes);
-            }
-            server::Event::BodyEnd(end) => self.end_of_body(guest, end, world),
-            server::Event::Reset => give_up(&mut self.end, guest),
-            server::Event::Close { .. } => {
-                world.log(|| format!("receive: stream {stream} is closed by us"));
-                guest.closing = true;
+            let replies = connection.session.transmit().to_vec();
+            if !replies.is_empty() {
+                connection.session.transmitted(replies.len());
+                world.put(stream, 1, Segment::Bytes(replies), Duration::ZERO);
+            } else if !connection.read(&mut self.gateway, now) {
+                return;
             }
         }
     }
 
-    fn body(&mut self, guest: &mut Guest, bytes: Vec<u8>) {
-        let Some(transaction) = &mut guest.transaction else { return };
-        transaction.staged = true;
-        if !self.end.may_stage(transaction.number) {
-            (guest.wait, guest.held) = (Wait::Body, Some(Held::Piece(bytes)));
-            return;
+    /// The sum is made anew of what each session says: the limit is not asked what it counts.
+    fn check_memory(&self, world: &mut World) {
+        let sessions = self.connections.values().map(|one| one.session.memory_bytes() as u64);
+        let held = sessions.sum::<u64>() + self.gateway.in_transit_bytes();
+        let limit = world.plan.settings.receive.session_memory_bytes_max;
+        if held > limit + MEMORY_SLACK_BYTES {
+            let text = format!("{:?} holds {held} bytes for clients, of {limit}", self.station);
+            world.ledger.find(Check::Memory, text);
         }
-        self.end.stage(transaction.number, &bytes);
-        if !self.end.may_stage(transaction.number) {
-            guest.wait = Wait::Body;
-        }
-    }
-
-    fn end_of_body(&mut self, guest: &mut Guest, end: BodyEnd, world: &mut World) {
-        if let Some(transaction) = &guest.transaction
-            && !self.end.may_stage(transaction.number)
-        {
-            (guest.wait, guest.held) = (Wait::Body, Some(Held::End(end.into())));
-            return;
-        }
-        let Some(transaction) = guest.transaction.take() else {
-            guest.closing = true;
-            return;
-        };
-        let Transaction { number, mail, recipients, .. } = transaction;
-        let envelope = Envelope {
-            from: mail.from.with_bytes(end.eight_bit),
-            origin: Origin {
-                client: Some(client()),
-                helo: guest.helo.clone(),
-                protocol: mail.protocol,
-            },
-            arrived: world.now().wall,
-            recipients,
-        };
-        guest.wait = Wait::Answer;
-        guest.waiting_number = number;
-        self.end.accept(number, envelope, &end.tail);
-        // A refusal may be there at once; it is heard at this process's next turn.
-        world.after(Duration::ZERO, Event::Wake(self.station, self.life));
     }
 
     fn sleep(&mut self, world: &mut World) {
-        let waits = self.guests.values().filter_map(|guest| match guest.wait {
-            Wait::Nothing => guest.session.next_wakeup(),
-            Wait::Data(until) => Some(until),
-            _ => None,
-        });
-        let Some(at) = waits.chain(self.end.next_wakeup()).min() else { return };
+        let sessions = self.connections.values();
+        let waits = sessions.filter_map(|connection| connection.session.next_wakeup());
+        let Some(at) = waits.chain(self.gateway.next_wakeup()).min() else { return };
         let at = at.max(world.now().monotonic + Duration::from_micros(1));
         if self.wake_at.is_none_or(|before| at < before) {
             self.wake_at = Some(at);
@@ -441,15 +223,45 @@ impl Receive {
     }
 }
 
-fn give_up(end: &mut ReceiverEnd, guest: &mut Guest) {
-    if let Some(transaction) = guest.transaction.take()
-        && transaction.staged
-    {
-        end.unstage(transaction.number);
+impl Connection {
+    /// Has the session read what it wants. False: there is nothing for it.
+    fn read(&mut self, gateway: &mut Gateway, now: mail::Now) -> bool {
+        let length = self.session.read_bytes_max(gateway).min(self.unread.len());
+        if length > 0 {
+            let bytes: Vec<u8> = self.unread.drain(..length).collect();
+            self.session.handle(SessionInput::Received(&bytes), gateway, now);
+            return true;
+        }
+        if self.session.read_bytes_max(gateway) == 0 {
+            return false;
+        }
+        let input = match self.end.take() {
+            Some(Segment::Reset) => SessionInput::Lost,
+            Some(_) => SessionInput::Eof,
+            None => return false,
+        };
+        self.session.handle(input, gateway, now);
+        true
     }
 }
 
-/// Where all clients come from.
-fn client() -> IpAddr {
-    [10, 9, 9, 9].into()
+fn listener(world: &World) -> Listener {
+    let hostname = mail::Domain::parse("mx.test").expect("a domain");
+    let server = Server::new(server::Settings {
+        body_chunk_bytes: world.plan.settings.body_chunk_bytes,
+        ..server::Settings::for_tests(hostname)
+    });
+    let connections_max = world.plan.settings.connections_max;
+    Listener {
+        trusted: server.clone(),
+        strangers: server,
+        limits: ConnectionLimits {
+            connections_max,
+            listener_connections: connections_max,
+            connections_per_client: connections_max,
+        },
+        address: "[::]:25".into(),
+        all_trusted: false,
+        socket: Caller::Socket(Path::new("").into()),
+    }
 }

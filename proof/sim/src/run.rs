@@ -421,11 +421,11 @@ impl Run {
             count => Some(doors[self.world.chance.below(count) as usize]),
         };
         let Some(client) = self.clients.get_mut(&number) else { return };
-        let stream = client.connect(door, &mut self.world);
+        let (stream, address) = (client.connect(door, &mut self.world), client.address());
         if let (Some(stream), Some(door)) = (stream, door)
             && let Some(receive) = &mut self.receivers[usize::from(door)]
         {
-            receive.greet(stream, &mut self.world);
+            receive.greet(stream, address, &mut self.world);
         }
     }
 

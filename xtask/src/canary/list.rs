@@ -20,6 +20,7 @@ const CHECKS: &[&str] = &[
     "Stuck",
     "Order",
     "Bounced",
+    "Memory",
     "Chance",
     "panic",
 ];

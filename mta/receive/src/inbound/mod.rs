@@ -432,10 +432,15 @@ impl InboundSession {
         }
     }
 
+    /// What the connection counts with against the memory of all sessions, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let buffers = self.session.buffer_bytes() + self.kept.capacity();
+        session_bytes(buffers, self.bytes_beside_buffers())
+    }
+
     /// Tells the sum of all sessions what this one holds.
     fn count(&mut self, gateway: &mut Gateway) {
-        let buffers = self.session.buffer_bytes() + self.kept.capacity();
-        let bytes = session_bytes(buffers, self.bytes_beside_buffers());
+        let bytes = self.memory_bytes();
         gateway.memory.set(&mut self.share, bytes);
     }
 

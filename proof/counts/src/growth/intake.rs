@@ -4,9 +4,8 @@
 
 use crate::house::House;
 use crate::letter;
-use crate::meter::{Count, Meter, Part, outside};
+use crate::meter::{Count, Meter, Part};
 use crate::receive::Receive;
-use std::collections::BTreeMap;
 
 /// As much as a read brings.
 const PIECE: usize = 4_096;
@@ -72,7 +71,6 @@ fn carry(part: Part, dialogues: &[Vec<Vec<u8>>]) -> Count {
     for said in dialogues {
         let mut guest = meter.run(Part::Receive, || {
             let mut guest = receive.greet(now);
-            receive.talk(&mut guest, now);
             receive.take(&mut guest, b"EHLO out.customer.example\r\n", now);
             guest
         });
@@ -82,12 +80,11 @@ fn carry(part: Part, dialogues: &[Vec<Vec<u8>>]) -> Count {
         waiting.push(guest);
     }
     receive.hand_over(&mut house, &meter);
-    let mut promises: BTreeMap<_, _> = receive.hear(&mut house, &meter).into_iter().collect();
+    receive.hear(&mut house, &meter);
     for mut guest in waiting {
-        let durable = guest.awaits().and_then(|number| promises.remove(&number));
-        let durable = durable.unwrap_or_else(|| panic!("no promise: {}", guest.heard()));
-        meter.run(Part::Receive, || receive.promise(&mut guest, durable, now));
-        outside(|| assert!(guest.heard().contains("250 2.0.0 Ok: queued as ")));
+        meter.run(Part::Receive, || receive.talk(&mut guest, now));
+        let heard = guest.heard();
+        assert!(heard.contains("250 2.0.0 Ok: queued as "), "no promise: {heard}");
     }
     meter.passed(1);
     meter.count()
