@@ -22,6 +22,7 @@ const CHECKS: &[&str] = &[
     "Bounced",
     "Memory",
     "Chance",
+    "Astray",
     "panic",
 ];
 
