@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use daemon::mailbox::{Base, Delivery, Format, Mailbox, MailboxAlarm, Message, Scene};
-use mail::{Address, Enhanced, Outcome, ReversePath, Wall};
+use mail::{Address, Enhanced, Outcome, ReversePath, Timestamp};
 use needs::Need;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use std::time::Duration;
 fn scene() -> Scene {
     Scene {
         hostname: "mx.test".into(),
-        now: Wall::from_micros(1_795_223_045_000_123),
+        now: Timestamp::from_micros(1_795_223_045_000_123),
         lock_wait_max: Duration::from_millis(200),
         groups: policy::Groups { mail: Some(MAIL), private: None },
     }

@@ -254,7 +254,7 @@ const VERSION_BYTES_MAX: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{Enhanced, NextHop, Reply, Report, Stage, Wall};
+    use mail::{Enhanced, NextHop, Reply, Report, Stage, Timestamp};
     use proptest::prelude::*;
 
     fn any_filter() -> impl Strategy<Value = Filter> {
@@ -303,21 +303,21 @@ mod tests {
         Answer::Explanation(Box::new(Explanation {
             message: MessageId(7),
             sender: String::new(),
-            arrived: Wall::from_micros(1),
+            arrived: Timestamp::from_micros(1),
             bytes: 4096,
             priority: 0,
             held: None,
-            expires: Some(Wall::from_micros(-1)),
+            expires: Some(Timestamp::from_micros(-1)),
             recipients: vec![Waiting {
                 recipient: 0,
                 address,
                 hop: NextHop::Local,
                 gate: Gate::DestinationBackoff {
-                    until: Wall::from_micros(3),
+                    until: Timestamp::from_micros(3),
                     failures: 2,
                     last: Some(report.clone()),
                 },
-                since: Wall::from_micros(2),
+                since: Timestamp::from_micros(2),
                 attempts: 3,
                 last: Some(report),
                 next_try: None,

@@ -790,7 +790,7 @@ impl QueueEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{Address, MailFrom, Notify, Origin, Protocol, Recipient, ReversePath, Wall};
+    use mail::{Address, MailFrom, Notify, Origin, Protocol, Recipient, ReversePath, Timestamp};
 
     const NOW: Instant = Instant::ZERO;
 
@@ -799,7 +799,7 @@ mod tests {
         Envelope {
             from: MailFrom::new(ReversePath::Null),
             origin,
-            arrived: Wall::default(),
+            arrived: Timestamp::default(),
             recipients: vec![recipient()],
         }
     }

@@ -14,7 +14,7 @@ mod sender_end;
 mod tests;
 
 use crate::bounds::PIECE_BYTES_MAX;
-use mail::{MailFrom, MessageId, NextHop, Outcome, Recipient, Wall};
+use mail::{MailFrom, MessageId, NextHop, Outcome, Recipient, Timestamp};
 pub use queue_end::{QueueEnd, QueueEvent};
 pub use sender_end::{SenderEnd, SenderEvent};
 use serde::{Deserialize, Serialize};
@@ -66,9 +66,9 @@ pub struct Route {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
     /// When the last byte of the message was received.
-    pub arrived: Wall,
+    pub arrived: Timestamp,
     /// When this attempt became due: the end of the station `schedule`.
-    pub due: Wall,
+    pub due: Timestamp,
 }
 
 /// The size of a message.

@@ -2,7 +2,7 @@
 //! Must never keep an attempt's result back once its last recipient has an outcome.
 
 use link::send::{Attempt, Result as AttemptResult, Times};
-use mail::{Address, MessageId, Outcome, ReversePath, Wall};
+use mail::{Address, MessageId, Outcome, ReversePath, Timestamp};
 use std::collections::BTreeMap;
 
 /// The attempts without a result.
@@ -18,7 +18,7 @@ struct OpenAttempt {
     sender: ReversePath,
     times: Times,
     /// When the queue process gave the attempt to this process.
-    taken: Wall,
+    taken: Timestamp,
     /// The recipients, until the message is staged.
     recipients: Vec<(u32, Address)>,
     outcomes: Vec<(u32, Outcome)>,
@@ -38,12 +38,12 @@ pub(crate) struct AttemptFacts<'a> {
     /// When the message came, and when the attempt became due.
     pub times: Times,
     /// When the queue process gave the attempt to this process.
-    pub taken: Wall,
+    pub taken: Timestamp,
 }
 
 impl Attempts {
     /// An attempt has come: each of its recipients will get an outcome.
-    pub fn begin(&mut self, attempt: Attempt, taken: Wall) {
+    pub fn begin(&mut self, attempt: Attempt, taken: Timestamp) {
         let open = OpenAttempt {
             message: attempt.message,
             sender: attempt.from.sender,

@@ -8,7 +8,7 @@ use crate::workers::WorkerId;
 use bytes::Bytes;
 use link::LinkError;
 use link::send::Times;
-use mail::{Address, MessageId, Outcome, ReversePath, Wall};
+use mail::{Address, MessageId, Outcome, ReversePath, Timestamp};
 
 /// What the machine asks of its driver.
 #[derive(Debug)]
@@ -89,9 +89,9 @@ pub struct AttemptEnd {
     /// When the message came to this host, and when the attempt became due.
     pub times: Times,
     /// When the queue process gave the attempt to this process.
-    pub taken: Wall,
+    pub taken: Timestamp,
     /// When the outcome was known.
-    pub ended: Wall,
+    pub ended: Timestamp,
     /// What became of it.
     pub outcome: Outcome,
 }

@@ -13,7 +13,7 @@ mod words;
 use crate::trace::rfc5322_date;
 use crate::{
     Address, Envelope, MailFrom, MessageId, Notify, Origin, Protocol, Recipient, Report, Ret,
-    ReversePath, Wall,
+    ReversePath, Timestamp,
 };
 use original::{OriginalPart, original_part};
 use text::{harmless, is_clean};
@@ -67,9 +67,9 @@ pub struct Notice<'a> {
     /// The size of the original message.
     pub original_bytes: u64,
     /// The time of the notice and of the last attempt.
-    pub now: Wall,
+    pub now: Timestamp,
     /// The end of the time in which delivery is tried, for `Delayed` and `Expired`.
-    pub retry_until: Option<Wall>,
+    pub retry_until: Option<Timestamp>,
 }
 
 /// A finished notice, ready to be staged like any message.

@@ -2,7 +2,7 @@
 //!
 //! Must never hold what can be rebuilt, only what must survive a restart.
 
-use crate::{MessageId, Report, Wall};
+use crate::{MessageId, Report, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// One durable change. Recipients are named by their index in the envelope.
@@ -14,7 +14,7 @@ pub enum Change {
     /// Delivery to these recipients has failed for good. Recorded in one batch with the bounce, if one is due.
     Failed { message: MessageId, recipients: Vec<u32> },
     /// These recipients are tried again at `due`; `attempts` have been made so far.
-    Due { message: MessageId, recipients: Vec<u32>, due: Wall, attempts: u16, report: Report },
+    Due { message: MessageId, recipients: Vec<u32>, due: Timestamp, attempts: u16, report: Report },
     /// A delay notice about these recipients has been queued in the same batch.
     DelayNoticed { message: MessageId, recipients: Vec<u32> },
     /// The message is not tried until it is released.

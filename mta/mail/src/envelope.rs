@@ -3,7 +3,7 @@
 //!
 //! Must never hold a byte of the message.
 
-use crate::{Address, MailFrom, Wall};
+use crate::{Address, MailFrom, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub struct Envelope {
     /// Where the message came from.
     pub origin: Origin,
     /// When the last byte was received.
-    pub arrived: Wall,
+    pub arrived: Timestamp,
     /// At least one recipient.
     pub recipients: Vec<Recipient>,
 }

@@ -29,7 +29,7 @@ pub use hop::{Host, NextHop};
 pub use id::{MessageId, TransactionId};
 pub use mail_from::MailFrom;
 pub use memory::allocation_bytes;
-pub use now::{Instant, Now, Wall};
+pub use now::{Instant, Now, Timestamp};
 pub use outcome::{Outcome, Report, Stage};
 pub use promise::Durable;
 pub use reply::{Enhanced, Reply};

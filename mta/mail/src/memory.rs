@@ -59,7 +59,7 @@ impl Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MailFrom, Notify, Origin, Protocol, Wall};
+    use crate::{MailFrom, Notify, Origin, Protocol, Timestamp};
 
     #[test]
     fn an_allocation_is_rounded_up_to_its_class() {
@@ -101,7 +101,7 @@ mod tests {
         let mut envelope = Envelope {
             from: MailFrom { envid: Some("id".into()), ..MailFrom::new(sender) },
             origin,
-            arrived: Wall::default(),
+            arrived: Timestamp::default(),
             recipients: Vec::new(),
         };
         let empty = envelope.memory_bytes();

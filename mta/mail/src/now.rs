@@ -40,12 +40,12 @@ impl std::ops::Add<Duration> for Instant {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-pub struct Wall(i64);
+pub struct Timestamp(i64);
 
-impl Wall {
+impl Timestamp {
     /// Makes a wall-clock time from microseconds since 1970.
     pub const fn from_micros(micros: i64) -> Self {
-        Wall(micros)
+        Timestamp(micros)
     }
 
     /// Microseconds since 1970.
@@ -59,15 +59,15 @@ impl Wall {
     }
 
     /// The time from `earlier` to `self`, zero where `earlier` is later.
-    pub fn since(self, earlier: Wall) -> Duration {
+    pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
 
-impl std::ops::Add<Duration> for Wall {
-    type Output = Wall;
-    fn add(self, delay: Duration) -> Wall {
-        Wall(self.0.saturating_add(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)))
+impl std::ops::Add<Duration> for Timestamp {
+    type Output = Timestamp;
+    fn add(self, delay: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)))
     }
 }
 
@@ -77,5 +77,5 @@ pub struct Now {
     /// For timeouts and rates. It never jumps.
     pub monotonic: Instant,
     /// For expiry and for what people read. It may jump.
-    pub wall: Wall,
+    pub wall: Timestamp,
 }

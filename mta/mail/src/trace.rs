@@ -2,7 +2,7 @@
 //!
 //! Must never change the sender's bytes, and never let a peer's text end a header line.
 
-use crate::{Address, MessageId, Origin, Protocol, ReversePath, Wall};
+use crate::{Address, MessageId, Origin, Protocol, ReversePath, Timestamp};
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ pub fn received(
     origin: &Origin,
     id: MessageId,
     hostname: &str,
-    arrived: Wall,
+    arrived: Timestamp,
     recipient: Option<&Address>,
 ) -> Vec<u8> {
     let utf8 = matches!(origin.protocol, Protocol::Utf8Smtp | Protocol::Utf8Lmtp);
@@ -63,13 +63,13 @@ pub fn delivered_to(recipient: &Address) -> Vec<u8> {
 
 /// Returns a date and time in UTC in the format of RFC 5322 3.3. The grammar cannot express years before 1900: the date
 /// is then 1 January 1900.
-pub fn rfc5322_date(wall: Wall) -> String {
+pub fn rfc5322_date(wall: Timestamp) -> String {
     let mut text = String::with_capacity(31);
     push_rfc5322_date(&mut text, wall);
     text
 }
 
-fn push_rfc5322_date(text: &mut String, wall: Wall) {
+fn push_rfc5322_date(text: &mut String, wall: Timestamp) {
     const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -89,7 +89,7 @@ fn push_rfc5322_date(text: &mut String, wall: Wall) {
 }
 
 /// Returns a date and time in UTC in the format of RFC 3339 with microseconds, for logs and tables.
-pub fn rfc3339_date(wall: Wall) -> String {
+pub fn rfc3339_date(wall: Timestamp) -> String {
     let Civil { year, month, day, hour, minute, second, micros, .. } = Civil::of(wall);
     let mut text = String::with_capacity(27);
     // Written without the formatter, which is slower: each line of the log has a date.
@@ -143,8 +143,8 @@ pub struct Civil {
 }
 
 impl Civil {
-    /// Converts a wall-clock time. The result is correct for every `Wall`, including times before 1970.
-    pub fn of(wall: Wall) -> Civil {
+    /// Converts a wall-clock time. The result is correct for every `Timestamp`, including times before 1970.
+    pub fn of(wall: Timestamp) -> Civil {
         let (day_number, second) =
             (wall.seconds().div_euclid(86_400), wall.seconds().rem_euclid(86_400));
         let (year, month, day) = date_of(day_number);
@@ -178,7 +178,7 @@ fn date_of(day_number: i64) -> (i64, u8, u8) {
     (year, month as u8, day as u8)
 }
 
-const YEAR_1900: Wall = Wall::from_micros(-2_208_988_800_000_000);
+const YEAR_1900: Timestamp = Timestamp::from_micros(-2_208_988_800_000_000);
 
 /// Appends an address literal (RFC 5321 4.1.3).
 fn push_literal(out: &mut String, address: IpAddr) {
@@ -243,7 +243,7 @@ const ADDRESS_BYTES_MAX: usize = 64 + 1 + 255;
 mod tests {
     use super::*;
 
-    const NOVEMBER: Wall = Wall::from_micros(1_795_222_861_000_042);
+    const NOVEMBER: Timestamp = Timestamp::from_micros(1_795_222_861_000_042);
 
     fn origin(client: Option<&str>, helo: &str, protocol: Protocol) -> Origin {
         Origin { client: client.map(|ip| ip.parse().unwrap()), helo: helo.into(), protocol }
@@ -308,14 +308,14 @@ mod tests {
             (-2_208_988_801, "Mon, 1 Jan 1900 00:00:00 +0000"),
         ];
         for (seconds, expected) in cases {
-            assert_eq!(rfc5322_date(Wall::from_micros(seconds * 1_000_000)), expected);
+            assert_eq!(rfc5322_date(Timestamp::from_micros(seconds * 1_000_000)), expected);
         }
         for micros in [i64::MIN, i64::MAX, -1] {
-            rfc5322_date(Wall::from_micros(micros));
-            rfc3339_date(Wall::from_micros(micros));
+            rfc5322_date(Timestamp::from_micros(micros));
+            rfc3339_date(Timestamp::from_micros(micros));
         }
-        assert_eq!(rfc3339_date(Wall::from_micros(-1)), "1969-12-31T23:59:59.999999Z");
-        let first = Wall::from_micros(-62_167_219_200_000_000);
+        assert_eq!(rfc3339_date(Timestamp::from_micros(-1)), "1969-12-31T23:59:59.999999Z");
+        let first = Timestamp::from_micros(-62_167_219_200_000_000);
         assert_eq!(rfc3339_date(first), "0000-01-01T00:00:00.000000Z");
         assert_eq!(rfc3339_date(NOVEMBER), "2026-11-21T01:01:01.000042Z");
     }
@@ -335,9 +335,9 @@ mod tests {
 
     #[test]
     fn n113_every_day_from_1969_to_9999_follows_the_one_before() {
-        let mut before = Civil::of(Wall::from_micros(-86_400_000_000));
+        let mut before = Civil::of(Timestamp::from_micros(-86_400_000_000));
         for day in 0..2_932_897i64 {
-            let civil = Civil::of(Wall::from_micros(day * 86_400_000_000));
+            let civil = Civil::of(Timestamp::from_micros(day * 86_400_000_000));
             assert_eq!(civil.weekday, (before.weekday + 1) % 7);
             if civil.day == 1 {
                 let leap =

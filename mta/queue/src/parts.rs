@@ -254,7 +254,7 @@ fn cut_change(change: Change, into: &mut VecDeque<Change>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{Enhanced, Reply, Stage, Wall};
+    use mail::{Enhanced, Reply, Stage, Timestamp};
 
     const MESSAGE: MessageId = MessageId(7);
 
@@ -299,7 +299,7 @@ mod tests {
                 Change::Due {
                     message: MESSAGE,
                     recipients: due,
-                    due: Wall::default(),
+                    due: Timestamp::default(),
                     attempts: 1,
                     report: report(8 << 10),
                 },

@@ -94,13 +94,13 @@ impl Shelf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{Address, MailFrom, Notify, Origin, Protocol, Recipient, ReversePath, Wall};
+    use mail::{Address, MailFrom, Notify, Origin, Protocol, Recipient, ReversePath, Timestamp};
 
     fn opened(bytes: usize) -> Opened {
         let envelope = Rc::new(Envelope {
             from: MailFrom::new(ReversePath::Null),
             origin: Origin { client: None, helo: "".into(), protocol: Protocol::Local },
-            arrived: Wall::default(),
+            arrived: Timestamp::default(),
             recipients: vec![],
         });
         let content = Some(Bytes::from(vec![0; bytes]));

@@ -9,7 +9,7 @@ use link::receive::ReceiverEnd;
 use link::send::{Attempt, SenderEnd, SenderEvent};
 use mail::{
     Address, Domain, Enhanced, Envelope, MailFrom, NextHop, Notify, Origin, Outcome, Protocol,
-    Recipient, Reply, Report, ReversePath, Stage, Wall,
+    Recipient, Reply, Report, ReversePath, Stage, Timestamp,
 };
 use queue::{Output, Queue, Restore, SenderKey};
 use scheduler::Scheduler;
@@ -60,7 +60,7 @@ fn envelope(to: &str) -> Envelope {
     Envelope {
         from: MailFrom::new(ReversePath::Address(address("sender@from.test"))),
         origin: Origin { client: None, helo: "client.test".into(), protocol: Protocol::Esmtp },
-        arrived: Wall::from_micros(1_000_000),
+        arrived: Timestamp::from_micros(1_000_000),
         recipients: vec![recipient],
     }
 }
@@ -96,7 +96,7 @@ fn open(disk: &Disk, clock: &Clock) -> Queue {
 
 impl Bench {
     fn new() -> Bench {
-        let (disk, clock) = (Disk::new(1), Clock::starting(Wall::from_micros(1_000_000)));
+        let (disk, clock) = (Disk::new(1), Clock::starting(Timestamp::from_micros(1_000_000)));
         let mut bench = Bench {
             queue: open(&disk, &clock),
             disk,

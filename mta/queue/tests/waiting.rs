@@ -73,7 +73,8 @@ fn carried(frames: Option<&mut VecDeque<Bytes>>) -> BytesMut {
 impl Bench {
     /// A bench whose sending process has said hello; `shelf_bytes_max` bounds its cache of messages.
     fn new(shelf_bytes_max: usize) -> Bench {
-        let (disk, clock) = (Disk::new(1), Clock::starting(mail::Wall::from_micros(1_000_000)));
+        let (disk, clock) =
+            (Disk::new(1), Clock::starting(mail::Timestamp::from_micros(1_000_000)));
         let (settings, now) = (settings(shelf_bytes_max), clock.now());
         let scheduler = Scheduler::new(settings.scheduler.clone(), 1, now);
         let (spool, _) = spool::open(&disk, spool_settings(), 1, &mut |_| {}).unwrap();

@@ -13,7 +13,7 @@ use crate::store::message::{
     DELAY_SEEN, DELETED, GroupState, NULL_SENDER, OVERDUE, RESTORED, TELLS_DELAY,
 };
 use mail::bounce::NOTICE_RECIPIENTS_MAX;
-use mail::{Change, Enhanced, MessageId, Reply, Report, Stage, Wall};
+use mail::{Change, Enhanced, MessageId, Reply, Report, Stage, Timestamp};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ impl Scheduler {
     }
 
     /// Begins to count the age of a new message.
-    pub(crate) fn start_age(&mut self, message: u32, arrived: Wall) {
+    pub(crate) fn start_age(&mut self, message: u32, arrived: Timestamp) {
         if self.now().wall.since(arrived) > FRESH_MAX {
             self.store.message_mut(message).flags |= RESTORED;
         }
@@ -107,7 +107,7 @@ impl Scheduler {
     }
 
     /// Time at which a message will be given up, for people; `None` while it is held.
-    pub(crate) fn expires(&self, message: u32) -> Option<Wall> {
+    pub(crate) fn expires(&self, message: u32) -> Option<Timestamp> {
         let found = self.store.message(message);
         let overdue = found.has(OVERDUE);
         let expires = wall_of_seconds(found.arrived) + self.ages.expire;

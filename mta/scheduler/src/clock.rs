@@ -3,7 +3,7 @@
 //! Must never read a clock, or let a jump of the wall clock make mail older.
 
 use crate::scheduler::Scheduler;
-use mail::{Instant, Now, Wall};
+use mail::{Instant, Now, Timestamp};
 use std::time::Duration;
 
 /// Resolution of due times; 32 bits of ticks are 6.8 years of uptime.
@@ -55,14 +55,14 @@ impl Clock {
         self.origin + TICK * tick
     }
 
-    fn wall_of(&self, tick: u32) -> Wall {
+    fn wall_of(&self, tick: u32) -> Timestamp {
         self.now.wall + self.instant_of(tick).since(self.now.monotonic)
     }
 
     /// Age of something from this wall time: by the clock as it is or as it would be without its jumps, whichever gives the
     /// smaller age. If they disagree, one of them is wrong.
-    pub fn age_of(&self, then: Wall) -> Duration {
-        let steady = Wall::from_micros(self.now.wall.micros().saturating_sub(self.jumped));
+    pub fn age_of(&self, then: Timestamp) -> Duration {
+        let steady = Timestamp::from_micros(self.now.wall.micros().saturating_sub(self.jumped));
         self.now.wall.since(then).min(steady.since(then))
     }
 
@@ -110,12 +110,12 @@ impl Scheduler {
     }
 
     /// Time that the wall clock will show at a tick.
-    pub(crate) fn wall_of(&self, tick: u32) -> Wall {
+    pub(crate) fn wall_of(&self, tick: u32) -> Timestamp {
         self.clock.wall_of(tick)
     }
 
     /// Time that the wall clock will show at a monotonic time.
-    pub(crate) fn wall_at_nanos(&self, nanos: u64) -> Wall {
+    pub(crate) fn wall_at_nanos(&self, nanos: u64) -> Timestamp {
         self.clock.now.wall + Instant::from_nanos(nanos).since(self.clock.now.monotonic)
     }
 }
@@ -124,10 +124,10 @@ pub(crate) fn ticks(time: Duration) -> u32 {
     u32::try_from(time.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u32::MAX)
 }
 
-pub(crate) fn wall_seconds(wall: Wall) -> u32 {
+pub(crate) fn wall_seconds(wall: Timestamp) -> u32 {
     u32::try_from(wall.seconds().max(0)).unwrap_or(u32::MAX)
 }
 
-pub(crate) fn wall_of_seconds(seconds: u32) -> Wall {
-    Wall::from_micros(i64::from(seconds) * 1_000_000)
+pub(crate) fn wall_of_seconds(seconds: u32) -> Timestamp {
+    Timestamp::from_micros(i64::from(seconds) * 1_000_000)
 }

@@ -7,7 +7,7 @@ use crate::memory::NONE;
 use crate::poll::SUSPECT_LOSSES;
 use crate::scheduler::Scheduler;
 use crate::store::message::{GroupState, RecipientGroup};
-use mail::{MessageId, Now, Wall};
+use mail::{MessageId, Now, Timestamp};
 use view::{Explanation, Gate, Waiting};
 
 impl Scheduler {
@@ -103,7 +103,7 @@ impl Scheduler {
     }
 }
 
-fn next_try(gate: &Gate, now: Now) -> Option<Wall> {
+fn next_try(gate: &Gate, now: Now) -> Option<Timestamp> {
     match gate {
         Gate::RetryAt(at) | Gate::RateLimit(at) => Some(*at),
         Gate::DestinationBackoff { until, .. } => Some(*until),

@@ -2,9 +2,9 @@
 //!
 //! Must never give a name twice.
 
-use crate::chance::Chance;
 use crate::memory::{NONE, Slab};
 use crate::output::AttemptId;
+use crate::rng::Rng;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::store::message::GroupState;
@@ -53,7 +53,7 @@ pub(crate) struct Flights {
 }
 
 impl Flights {
-    pub fn new(settings: &Settings, chance: &mut Chance) -> Self {
+    pub fn new(settings: &Settings, chance: &mut Rng) -> Self {
         Flights {
             all: Slab::new(),
             // Names of a former incarnation, whose attempts may still be under way, are not given again.

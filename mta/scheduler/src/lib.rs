@@ -7,7 +7,6 @@
 
 mod adopt;
 mod age;
-mod chance;
 mod clock;
 mod destinations;
 mod due;
@@ -24,6 +23,7 @@ pub mod output;
 mod poll;
 mod replay;
 mod retries;
+mod rng;
 mod roll;
 mod route;
 mod run;

@@ -2,7 +2,7 @@
 //!
 //! Must never hold a byte of mail.
 
-use mail::{Address, Change, MessageId, NextHop, Notify, Report, ReversePath, Wall};
+use mail::{Address, Change, MessageId, NextHop, Notify, Report, ReversePath, Timestamp};
 use view::HeldBy;
 
 /// A new message, which has been promised.
@@ -11,7 +11,7 @@ pub struct Arrival<'a> {
     /// Queue id, not in the queue yet.
     pub message: MessageId,
     /// Time at which its last byte was received.
-    pub arrived: Wall,
+    pub arrived: Timestamp,
     /// Size in bytes, including the headers that we added.
     pub bytes: u64,
     /// Address given to MAIL FROM.

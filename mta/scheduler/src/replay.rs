@@ -4,7 +4,7 @@
 
 use crate::group::To;
 use crate::scheduler::Scheduler;
-use mail::{Change, Now, Report, Wall};
+use mail::{Change, Now, Report, Timestamp};
 use view::HeldBy;
 
 /// State that is kept from one change to the next.
@@ -56,7 +56,14 @@ impl Scheduler {
 
     /// Applies a due time. The recipients of one attempt come in several changes if their replies differ; they stay in one
     /// group.
-    fn apply_due(&mut self, message: u32, all: &[u32], due: Wall, attempts: u16, why: &Report) {
+    fn apply_due(
+        &mut self,
+        message: u32,
+        all: &[u32],
+        due: Timestamp,
+        attempts: u16,
+        why: &Report,
+    ) {
         let known: Vec<u32> =
             all.iter().copied().filter(|at| self.store.group_of(message, *at).is_some()).collect();
         known.iter().for_each(|index| self.store.note_report(message, *index, why));
@@ -67,7 +74,7 @@ impl Scheduler {
         self.store.count_in(message);
     }
 
-    fn apply_due_to(&mut self, group: u32, members: Vec<u32>, due: Wall, attempts: u16) {
+    fn apply_due_to(&mut self, group: u32, members: Vec<u32>, due: Timestamp, attempts: u16) {
         let message = self.store.groups[group].message;
         let group = if self.store.members_len(group) == members.len() {
             self.leave(group);

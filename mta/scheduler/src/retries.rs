@@ -9,7 +9,7 @@ use crate::memory::Slab;
 use crate::scheduler::Scheduler;
 use crate::settings::{Retry, Settings};
 use crate::store::message::RecipientGroup;
-use mail::Wall;
+use mail::Timestamp;
 use std::time::Duration;
 
 /// Upper bound on the groups that come due in one call.
@@ -99,7 +99,7 @@ impl Scheduler {
 
     /// Returns where a group with a due time from before a restart goes. A wall clock that went wrong never makes the wait
     /// longer than the longest one.
-    pub(crate) fn wait_until(&self, due: Wall) -> To {
+    pub(crate) fn wait_until(&self, due: Timestamp) -> To {
         let retry = &self.retries.schedule;
         let longest = retry.longest.max(retry.first).mul_f64(1.0 + retry.jitter.clamp(0.0, 1.0));
         match due.since(self.now().wall).min(longest) {

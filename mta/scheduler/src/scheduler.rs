@@ -3,7 +3,6 @@
 //! Must never scan: each event touches what it is about and nothing else.
 
 use crate::age::Ages;
-use crate::chance::Chance;
 use crate::clock::{Clock, wall_seconds};
 use crate::destinations::DestinationTable;
 use crate::flights::Flights;
@@ -11,6 +10,7 @@ use crate::outbox::Outbox;
 use crate::output::{Arrival, ArrivingRecipient, DestinationId};
 use crate::replay::ReplayState;
 use crate::retries::Retries;
+use crate::rng::Rng;
 use crate::route::RoutedGroups;
 use crate::settings::{DestinationLimits, Settings};
 use crate::store::Store;
@@ -41,7 +41,7 @@ pub enum SchedulerError {
 #[derive(Debug)]
 pub struct Scheduler {
     pub(crate) clock: Clock,
-    pub(crate) chance: Chance,
+    pub(crate) chance: Rng,
     pub(crate) store: Store,
     pub(crate) destinations: DestinationTable,
     pub(crate) retries: Retries,
@@ -56,7 +56,7 @@ pub struct Scheduler {
 impl Scheduler {
     /// An empty queue. All random numbers come from `seed`.
     pub fn new(settings: Settings, seed: u64, now: Now) -> Self {
-        let mut chance = Chance::new(seed);
+        let mut chance = Rng::new(seed);
         Scheduler {
             clock: Clock::new(now),
             store: Store::new(&mut chance),

@@ -11,7 +11,7 @@ use crate::scheduler::{Scheduler, SchedulerError};
 use crate::store::message::{
     DELAY_SEEN, GroupState, Message, NULL_SENDER, OVERDUE, Recipient, TELLS_DELAY,
 };
-use mail::{MessageId, NextHop, Notify, Now, Report, Wall};
+use mail::{MessageId, NextHop, Notify, Now, Report, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -254,7 +254,7 @@ impl Scheduler {
         let group = self.new_group(message, destination, members);
         self.store.groups[group].attempts = saved.attempts;
         let to = match (self.first_state(group), saved.due) {
-            (To::Ready, Some(due)) => self.wait_until(Wall::from_micros(due)),
+            (To::Ready, Some(due)) => self.wait_until(Timestamp::from_micros(due)),
             (to, _) => to,
         };
         self.enter(group, to);

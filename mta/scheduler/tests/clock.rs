@@ -5,14 +5,14 @@
 mod common;
 
 use common::*;
-use mail::{Change, Now, Wall};
+use mail::{Change, Now, Timestamp};
 use scheduler::{NoticeKind, Output, RECIPIENTS_MAX, Scheduler, Settings};
 
 const DAY: u64 = 86_400;
 const YEAR_MICROS: i64 = 365 * 86_400 * 1_000_000;
 
 fn jump(now: &mut Now, micros: i64) {
-    now.wall = Wall::from_micros(now.wall.micros() + micros);
+    now.wall = Timestamp::from_micros(now.wall.micros() + micros);
 }
 
 /// Greylists all mail for a time, and counts attempts and bounces.
@@ -120,7 +120,7 @@ fn n113_a_clock_at_1970_and_one_past_2038_panic_nowhere() {
     for micros in [0, -1, 2_200_000_000_000_000, i64::MAX, i64::MIN] {
         let mut bench = full();
         run(&mut bench, 600);
-        bench.now.wall = Wall::from_micros(micros);
+        bench.now.wall = Timestamp::from_micros(micros);
         run(&mut bench, 600);
         bench.send(mail(1000, "a@a.test", &["b@b.test"]));
         let mut bench = restarted(bench);

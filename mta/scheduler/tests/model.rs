@@ -111,7 +111,7 @@ impl Model {
             Event::Pass { seconds } => self.bench.pass(Duration::from_secs(seconds.into())),
             Event::Jump { hours } => {
                 let wall = self.bench.now.wall.micros() + i64::from(hours) * 3_600_000_000;
-                self.bench.now.wall = mail::Wall::from_micros(wall);
+                self.bench.now.wall = mail::Timestamp::from_micros(wall);
             }
             Event::Restart => self.restart(),
         }

@@ -201,7 +201,7 @@ mod tests {
         let disk = world::sim::Disk::new(1);
         let (mut spool, _) =
             crate::open(&disk, crate::Settings::for_tests(), 1, &mut |_| {}).unwrap();
-        let now = world::sim::Clock::starting(mail::Wall::from_micros(1)).now();
+        let now = world::sim::Clock::starting(mail::Timestamp::from_micros(1)).now();
         let mut pauses = Vec::new();
         for _ in 0..FAILURES_MAX + 6 {
             spool.failing(DiskError::new("sync", "segment-00000000", Errno::IO), now);

@@ -4,7 +4,7 @@
 
 mod support;
 
-use mail::{Change, Enhanced, MessageId, Reply, Report, Stage, Wall};
+use mail::{Change, Enhanced, MessageId, Reply, Report, Stage, Timestamp};
 use spool::{Alarm, OpenError, Settings, change_bytes};
 use std::time::Duration;
 use support::{Ledger, Machine, settings};
@@ -75,7 +75,7 @@ fn a_change_never_takes_more_than_was_reckoned_and_not_much_less() {
             let reply = Reply::new(599, Enhanced(4, 999, 999), "x".repeat(text));
             let peer = "p".repeat(text / 2).into();
             let report = Report { stage: Stage::Rcpt, reply, peer, from_peer: true };
-            let (recipients, due) = (recipients.clone(), Wall::from_micros(i64::MAX));
+            let (recipients, due) = (recipients.clone(), Timestamp::from_micros(i64::MAX));
             changes.push(Change::Due { message, recipients, due, attempts: u16::MAX, report });
         }
         for change in changes {

@@ -7,7 +7,7 @@ mod support;
 use mail::Change;
 use spool::Settings;
 use support::{Ledger, Machine, due};
-use world::Chance as _;
+use world::Rng as _;
 use world::sim::Disk;
 
 /// With odd seeds snapshots are far apart, so that much in the tail is dead already.

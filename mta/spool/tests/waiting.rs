@@ -44,7 +44,7 @@ impl Rig {
 
     fn on(disk: Disk) -> Rig {
         let (spool, _) = spool::open(&disk, settings(), 1, &mut |_| {}).unwrap();
-        let clock = Clock::starting(mail::Wall::from_micros(1_000_000));
+        let clock = Clock::starting(mail::Timestamp::from_micros(1_000_000));
         let mut rig = Rig { disk, clock, spool, durable: Vec::new(), recorded: 0, last: 0 };
         rig.run(true);
         rig

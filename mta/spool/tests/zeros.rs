@@ -39,7 +39,7 @@ impl Fresh {
         };
         let disk = Disk::new(1);
         let (spool, _) = spool::open(&disk, settings, 1, &mut |_| {}).unwrap();
-        let clock = Clock::starting(mail::Wall::from_micros(1_000_000));
+        let clock = Clock::starting(mail::Timestamp::from_micros(1_000_000));
         Fresh { disk, clock, spool, under_way: Vec::new(), zeros: 0, log: 0, last: 0 }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Must never hold a byte of the message's content.
 
-use mail::{MessageId, NextHop, Report, Wall};
+use mail::{MessageId, NextHop, Report, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// One queued message and a page of its unfinished recipients.
@@ -13,7 +13,7 @@ pub struct Explanation {
     /// Address given to MAIL FROM; empty for the null sender.
     pub sender: String,
     /// Time at which the message arrived.
-    pub arrived: Wall,
+    pub arrived: Timestamp,
     /// Size in bytes. Sizes of 4 GiB and more are shown as 4 GiB.
     pub bytes: u64,
     /// Priority from -100 (last) to 100 (first).
@@ -21,7 +21,7 @@ pub struct Explanation {
     /// Holder of the message, if it is held.
     pub held: Option<HeldBy>,
     /// Time at which delivery is given up; `None` while the message is held.
-    pub expires: Option<Wall>,
+    pub expires: Option<Timestamp>,
     /// Recipients that are not finished, in the order of their indexes.
     pub recipients: Vec<Waiting>,
     /// Index of the first recipient of the next page; `None` on the last page.
@@ -40,13 +40,13 @@ pub struct Waiting {
     /// Gate at which the recipient waits.
     pub gate: Gate,
     /// Time since which the recipient has waited at this gate, to the second.
-    pub since: Wall,
+    pub since: Timestamp,
     /// Number of attempts so far.
     pub attempts: u16,
     /// Last reply in full.
     pub last: Option<Report>,
     /// Time of the next attempt, if it is known.
-    pub next_try: Option<Wall>,
+    pub next_try: Option<Timestamp>,
 }
 
 /// Condition that keeps a recipient from being tried.
@@ -57,11 +57,11 @@ pub enum Gate {
     /// An attempt is in flight.
     InFlight,
     /// The retry schedule, until this time.
-    RetryAt(Wall),
+    RetryAt(Timestamp),
     /// The destination was unreachable several times in a row and is only probed from time to time.
     DestinationBackoff {
         /// Time of the next probe.
-        until: Wall,
+        until: Timestamp,
         /// Number of consecutive failures to reach the destination.
         failures: u16,
         /// Report of the last failure to reach the destination.
@@ -77,7 +77,7 @@ pub enum Gate {
         connections: u32,
     },
     /// The destination's rate limit, until this time.
-    RateLimit(Wall),
+    RateLimit(Timestamp),
     /// All attempts that the settings allow at once are in flight.
     ProcessLimit {
         /// The limit that has been reached.

@@ -2,7 +2,7 @@
 //!
 //! Must never hold more of a message's recipients than `RECIPIENTS_SHOWN_MAX`.
 
-use mail::{MessageId, NextHop, Report, Wall};
+use mail::{MessageId, NextHop, Report, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of recipients in a row.
@@ -61,7 +61,7 @@ pub struct Row {
     /// Address given to MAIL FROM; empty for the null sender.
     pub sender: String,
     /// Time at which the message arrived.
-    pub arrived: Wall,
+    pub arrived: Timestamp,
     /// Size in bytes. Sizes of 4 GiB and more are shown as 4 GiB.
     pub bytes: u64,
     /// Priority from -100 (last) to 100 (first).
@@ -97,7 +97,7 @@ pub struct RowRecipient {
     /// Last reply in full.
     pub last: Option<Report>,
     /// Time for which the retry schedule has the next attempt, if the recipient waits for the schedule.
-    pub due: Option<Wall>,
+    pub due: Option<Timestamp>,
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub trait Clock {
 }
 
 /// The source of random numbers for jitter, identities and nonces.
-pub trait Chance {
+pub trait Rng {
     /// Returns 64 bits that nobody can guess (real) or that a seed repeats (simulated).
     fn u64(&mut self) -> u64;
 

@@ -8,7 +8,7 @@ use crate::memory_disk::MemoryDisk;
 use crate::meter::{Meter, Part};
 use bytes::{Bytes, BytesMut};
 use link::control::Role;
-use mail::{Address, Domain, Host, NextHop, Now, Wall};
+use mail::{Address, Domain, Host, NextHop, Now, Timestamp};
 use policy::{Pattern, Route, Routes};
 use queue::{Output, Queue, SenderKey, Settings};
 use scheduler::Scheduler;
@@ -24,7 +24,7 @@ pub const RECEIVER: u16 = 0;
 pub const SENDER: SenderKey = SenderKey(Role::Send, 0);
 /// All messages of a run fit in one, so that no run has a change of segments in it.
 const SEGMENT_BYTES: u32 = 16 << 20;
-const NOVEMBER: Wall = Wall::from_micros(1_795_253_400_000_000);
+const NOVEMBER: Timestamp = Timestamp::from_micros(1_795_253_400_000_000);
 
 /// The queue process.
 pub struct House {

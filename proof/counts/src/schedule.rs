@@ -8,7 +8,7 @@ use crate::letter::{self, MESSAGE_BYTES};
 use crate::meter::{Count, Meter, Part, outside};
 use mail::{
     Address, Enhanced, MessageId, NextHop, Notify, Now, Outcome, Reply, Report, ReversePath, Stage,
-    Wall,
+    Timestamp,
 };
 use scheduler::{Arrival, ArrivingRecipient, Attempt, Output, Scheduler, Settings};
 use std::collections::VecDeque;
@@ -68,7 +68,7 @@ struct Next {
 
 impl Station {
     fn new(waiting: Waiting) -> Station {
-        let now = Now { wall: Wall::from_micros(1_795_253_400_000_000), ..Now::default() };
+        let now = Now { wall: Timestamp::from_micros(1_795_253_400_000_000), ..Now::default() };
         let scheduler = Scheduler::new(Settings::for_tests(), 1, now);
         Station { waiting, scheduler, now, number: 0, in_flight: VecDeque::new() }
     }

@@ -41,7 +41,7 @@ fn envelope() -> Envelope {
             helo: "h".into(),
             protocol: Protocol::Esmtp,
         },
-        arrived: Wall::from_micros(7),
+        arrived: Timestamp::from_micros(7),
         recipients: vec![Recipient {
             address: address("é@bücher.test"),
             notify: Notify::NEVER,
@@ -93,7 +93,7 @@ fn records() {
         Change::Due {
             message,
             recipients: vec![0],
-            due: Wall::from_micros(9),
+            due: Timestamp::from_micros(9),
             attempts: 3,
             report: report(),
         },
@@ -143,7 +143,7 @@ fn attempt(body_bytes: u64) -> send::Attempt {
             messages_per_connection_max: 10,
         },
         from: envelope.from,
-        times: send::Times { arrived: Wall::from_micros(1), due: Wall::from_micros(2) },
+        times: send::Times { arrived: Timestamp::from_micros(1), due: Timestamp::from_micros(2) },
         body: send::BodySize { bytes: body_bytes, prefix_bytes: 2 },
         recipients: envelope.recipients.into_iter().map(|recipient| (0, recipient)).collect(),
     }
@@ -237,7 +237,7 @@ fn crossing() {
 
 fn snapshots() {
     use scheduler::{Arrival, ArrivingRecipient, Scheduler, Settings};
-    let now = Now { wall: Wall::from_micros(1_795_000_000_000_000), ..Now::default() };
+    let now = Now { wall: Timestamp::from_micros(1_795_000_000_000_000), ..Now::default() };
     let mut scheduler = Scheduler::new(Settings::for_tests(), 1, now);
     let (hop, envelope) = (NextHop::Mx(Domain::parse("b.test").expect("it is one")), envelope());
     let address = &envelope.recipients[0].address;

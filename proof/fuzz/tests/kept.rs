@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used)] // a test
 
 use std::path::{Path, PathBuf};
-use world::Chance as _;
-use world::sim::Chance;
+use world::Rng as _;
+use world::sim::Rng;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -48,7 +48,7 @@ fn every_crash_that_was_ever_found_is_one_no_more() {
 #[test]
 fn bytes_of_chance_and_seeds_with_chance_in_them_hold_in_every_target() {
     for target in fuzz::TARGETS {
-        let mut chance = Chance::seeded(1);
+        let mut chance = Rng::seeded(1);
         let seeds: Vec<Vec<u8>> = files(&folder("seeds").join(target.name))
             .iter()
             .map(|file| std::fs::read(file).unwrap())

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use world::Chance as _;
+use world::Rng as _;
 
 /// Something that the local process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

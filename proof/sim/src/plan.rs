@@ -3,18 +3,18 @@
 //! Must never depend on what the mailer does: each part has chance of its own, so that a plan
 //! from which parts are taken away leaves the others as they were.
 
-use mail::{Instant, Wall};
+use mail::{Instant, Timestamp};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use world::Chance as _;
-use world::sim::Chance;
+use world::Rng as _;
+use world::sim::Rng;
 
 /// Domains that mail goes to, `d0.test` and so on; the first ones by a route, the last by MX.
 pub const DOMAINS: u8 = 4;
 /// Of these, the ones with a route.
 pub const ROUTED: u8 = 2;
 /// The wall clock at the beginning of every simulation: 2026-01-01.
-pub const WALL_START: Wall = Wall::from_micros(1_767_225_600_000_000);
+pub const WALL_START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
 /// The purpose of chance for bad reads: one that leaves the seeds alone that failed before them,
 const BAD_READS: u64 = 9;
@@ -348,21 +348,21 @@ pub enum Act {
 }
 
 /// Chance for one purpose of one seed.
-pub fn chance(seed: u64, purpose: u64) -> Chance {
-    let mut first = Chance::seeded(seed ^ purpose.wrapping_mul(0x9e6c_63d0_876a_3f6b));
-    Chance::seeded(first.u64())
+pub fn chance(seed: u64, purpose: u64) -> Rng {
+    let mut first = Rng::seeded(seed ^ purpose.wrapping_mul(0x9e6c_63d0_876a_3f6b));
+    Rng::seeded(first.u64())
 }
 
 /// One of these.
-pub fn pick<T: Copy>(chance: &mut Chance, of: &[T]) -> T {
+pub fn pick<T: Copy>(chance: &mut Rng, of: &[T]) -> T {
     of[chance.below(of.len() as u64) as usize]
 }
 
-fn one_in(chance: &mut Chance, n: u64) -> bool {
+fn one_in(chance: &mut Rng, n: u64) -> bool {
     chance.below(n) == 0
 }
 
-fn within(chance: &mut Chance, most: Duration) -> Duration {
+fn within(chance: &mut Rng, most: Duration) -> Duration {
     Duration::from_nanos(chance.below(most.as_nanos() as u64 + 1))
 }
 
@@ -451,7 +451,7 @@ impl Plan {
     }
 }
 
-fn settings(seed: u64, draw: &mut Chance, span: Duration) -> Settings {
+fn settings(seed: u64, draw: &mut Rng, span: Duration) -> Settings {
     let segment_bytes = pick(draw, &[64 << 10, 64 << 10, 128 << 10, 256 << 10]);
     let spool = spool::Settings {
         segment_bytes,
@@ -620,7 +620,7 @@ fn mail(seed: u64, number: u32, span: Duration, quiet: bool) -> Mail {
     }
 }
 
-fn recipient(draw: &mut Chance) -> Recipient {
+fn recipient(draw: &mut Rng) -> Recipient {
     let domain = (!one_in(draw, 5)).then(|| draw.below(u64::from(DOMAINS)) as u8);
     let fate = match draw.below(12) {
         0 => Fate::Refused,
@@ -634,7 +634,7 @@ fn recipient(draw: &mut Chance) -> Recipient {
 fn fault(seed: u64, number: u32, span: Duration, settings: &Settings, storm: bool) -> Fault {
     let mut draw = chance(seed, 1_000_000 + u64::from(number));
     let draw = &mut draw;
-    let ms = |draw: &mut Chance, most: u64| Duration::from_millis(1 + draw.below(most));
+    let ms = |draw: &mut Rng, most: u64| Duration::from_millis(1 + draw.below(most));
     let share = (span / 3).max(Duration::from_secs(2));
     let kind = if storm && !one_in(draw, 12) { 0 } else { draw.below(30) };
     let what = match kind {
@@ -762,7 +762,7 @@ fn refuse_closed(mut mail: Mail, closed: Option<u8>) -> Mail {
     mail
 }
 
-fn station(draw: &mut Chance, settings: &Settings) -> Station {
+fn station(draw: &mut Rng, settings: &Settings) -> Station {
     match draw.below(3) {
         0 => Station::Queue,
         1 => Station::Receive(draw.below(u64::from(settings.receivers)) as u16),

@@ -18,7 +18,7 @@ use scheduler::Scheduler;
 use spool::{Class, Io, Work};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use world::{Chance as _, DiskError, Errno};
+use world::{DiskError, Errno, Rng as _};
 
 /// Reads under way at once, as in the daemon.
 const READERS: usize = 2;
@@ -79,7 +79,7 @@ fn settings(world: &World) -> Settings {
 fn open(
     world: &World,
     disk: &world::sim::Disk,
-    chance: &mut world::sim::Chance,
+    chance: &mut world::sim::Rng,
 ) -> Result<(Queue, spool::OpenReport), spool::OpenError> {
     let (settings, now) = (settings(world), world.now());
     let mut scheduler = Scheduler::new(settings.scheduler.clone(), chance.u64(), now);
@@ -458,7 +458,7 @@ fn again(
     world: &mut World,
     disk: &world::sim::Disk,
     found: &Contents,
-    chance: &mut world::sim::Chance,
+    chance: &mut world::sim::Rng,
 ) {
     let wrong = match open(world, disk, chance) {
         Err(error) => Some(format!("a copy does not open: {error}")),

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
-use world::Chance as _;
+use world::Rng as _;
 
 /// The build that all processes are of.
 pub const BUILD: u64 = 1;

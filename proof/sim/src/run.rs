@@ -18,7 +18,7 @@ use mail::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use world::sim::Call;
-use world::{Chance as _, Errno};
+use world::{Errno, Rng as _};
 
 /// Between two looks at the queue once the faults have ended.
 const LOOK: Duration = Duration::from_secs(900);
@@ -493,7 +493,7 @@ impl Run {
             What::ClockJump(seconds) => {
                 let wall = self.world.now().wall.micros() + seconds * 1_000_000;
                 self.world.clock_was_set |= seconds.abs() > 3_500;
-                self.world.clock.set_wall(mail::Wall::from_micros(wall));
+                self.world.clock.set_wall(mail::Timestamp::from_micros(wall));
             }
             What::Down(domain, span) => {
                 self.world.down.insert(domain, now + span);

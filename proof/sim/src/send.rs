@@ -26,7 +26,7 @@ use smtp::client;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use world::Chance as _;
+use world::Rng as _;
 
 struct Connection {
     pooled: Box<PooledConnection>,

@@ -8,7 +8,7 @@ use crate::plan::{Fate, pick};
 use crate::stage::{World, domain_of};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use world::Chance as _;
+use world::Rng as _;
 
 /// The domain of the senders, to which bounces go.
 pub const SENDERS: u8 = 9;

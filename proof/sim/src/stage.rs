@@ -18,8 +18,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
-use world::sim::{Chance, Clock, Disk};
-use world::{Chance as _, Clock as _};
+use world::sim::{Clock, Disk, Rng};
+use world::{Clock as _, Rng as _};
 
 /// Something that will happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub struct World {
     /// The disk of queue.
     pub disk: Disk,
     /// Chance of the world outside.
-    pub chance: Chance,
+    pub chance: Rng,
     /// The judge.
     pub ledger: Ledger,
     /// Where mail goes.

@@ -8,7 +8,7 @@ use link::admin::{
     Acted, Action, Explanation, Gate, Ran, Row, Shown, Status, Stream, Summary, Waiting,
 };
 use mail::trace::rfc3339_date;
-use mail::{Report, Wall};
+use mail::{Report, Timestamp};
 use serde_json::{Value, json};
 
 /// Returns a value as one line.
@@ -164,6 +164,6 @@ pub(super) fn status(status: &Status) -> Value {
     })
 }
 
-fn time(wall: Wall) -> String {
+fn time(wall: Timestamp) -> String {
     rfc3339_date(wall)
 }

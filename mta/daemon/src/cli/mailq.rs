@@ -8,7 +8,7 @@ use super::config::Config;
 use super::print::{Failure, count, harmless, say};
 use super::queue::pages;
 use link::admin::{Filter, Row, State};
-use mail::Wall;
+use mail::Timestamp;
 use mail::trace::Civil;
 use std::fmt::Write;
 
@@ -54,7 +54,7 @@ fn entry(row: &Row) -> String {
 }
 
 /// Formats a time as `Sat Nov 21 01:01:01`, in UTC.
-fn asctime(wall: Wall) -> String {
+fn asctime(wall: Timestamp) -> String {
     let date = mail::trace::rfc5322_date(wall);
     let mut words = date.split([' ', ',']).filter(|word| !word.is_empty());
     let (weekday, _, month) = (words.next(), words.next(), words.next());

@@ -10,7 +10,7 @@ use super::{EX_FOUND, EX_OK, EX_PROTOCOL, EX_USAGE, json, show};
 use link::admin::{
     Acted, Action, Answer, Explanation, Filter, Order, ROWS_MAX, Request, Row, State,
 };
-use mail::{MessageId, Wall};
+use mail::{MessageId, Timestamp};
 use std::io::{BufRead, IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
@@ -247,9 +247,9 @@ fn unexpected() -> Failure {
     Failure::new(EX_PROTOCOL, "the queue process answered another question")
 }
 
-fn now() -> Wall {
+fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Wall::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// Returns the word for a state, for people and in JSON.

@@ -8,7 +8,7 @@ use link::admin::{
     Acted, Action, Explanation, Gate, HeldBy, Process, Ran, Row, Shown, Status, Summary, Waiting,
 };
 use mail::trace::rfc3339_date;
-use mail::{Report, Stage, Wall};
+use mail::{Report, Stage, Timestamp};
 use std::fmt::Write;
 
 pub(super) fn summary(summary: &Summary) -> String {
@@ -42,7 +42,7 @@ pub(super) fn summary(summary: &Summary) -> String {
 }
 
 /// Returns one message of a list with its recipients.
-pub(super) fn row(row: &Row, now: Wall) -> String {
+pub(super) fn row(row: &Row, now: Timestamp) -> String {
     let mut out = format!(
         "{}  {:>6} ago  {:>7}  {:<8}  from <{}>\n",
         row.message,
@@ -90,7 +90,7 @@ pub(super) fn shown(shown: &Shown) -> String {
     out
 }
 
-pub(super) fn explanation(explanation: &Explanation, now: Wall) -> String {
+pub(super) fn explanation(explanation: &Explanation, now: Timestamp) -> String {
     let mut out = format!(
         "{} from <{}>, {}, arrived {} ({})\n",
         explanation.message,
@@ -114,7 +114,7 @@ pub(super) fn explanation(explanation: &Explanation, now: Wall) -> String {
     out
 }
 
-fn waiting(out: &mut String, waiting: &Waiting, now: Wall) {
+fn waiting(out: &mut String, waiting: &Waiting, now: Timestamp) {
     let hop = harmless(&waiting.hop.to_string());
     let _ = writeln!(out, "  to <{}> via {hop}", harmless(&waiting.address));
     let _ = writeln!(
@@ -273,14 +273,14 @@ fn process(out: &mut String, one: &Process) {
 }
 
 /// Formats a time as `2026-11-21 01:01:01Z`.
-fn date(wall: Wall) -> String {
+fn date(wall: Timestamp) -> String {
     let text = rfc3339_date(wall);
     let (seconds, _) = text.rsplit_once('.').unwrap_or((&text, ""));
     format!("{}Z", seconds.replacen('T', " ", 1))
 }
 
 /// Formats a time as `in 12m` or `12m ago`.
-fn when(wall: Wall, now: Wall) -> String {
+fn when(wall: Timestamp, now: Timestamp) -> String {
     if wall > now {
         format!("in {}", span(wall.since(now).as_secs()))
     } else {
@@ -288,7 +288,7 @@ fn when(wall: Wall, now: Wall) -> String {
     }
 }
 
-fn age(wall: Wall, now: Wall) -> u64 {
+fn age(wall: Timestamp, now: Timestamp) -> u64 {
     now.since(wall).as_secs()
 }
 

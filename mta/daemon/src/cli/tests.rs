@@ -4,14 +4,14 @@ use super::print::harmless;
 use super::*;
 use bytes::BytesMut;
 use link::admin::{self, *};
-use mail::{Enhanced, MessageId, NextHop, Reply, Report, Stage, Wall};
+use mail::{Enhanced, MessageId, NextHop, Reply, Report, Stage, Timestamp};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::mpsc;
 
-const NOW: Wall = Wall::from_micros(1_795_222_861_000_042);
-const LATER: Wall = Wall::from_micros(1_795_223_581_000_042);
+const NOW: Timestamp = Timestamp::from_micros(1_795_222_861_000_042);
+const LATER: Timestamp = Timestamp::from_micros(1_795_223_581_000_042);
 
 fn report() -> Report {
     Report {
@@ -49,7 +49,7 @@ fn explanation() -> Explanation {
         bytes: 4096,
         priority: 0,
         held: None,
-        expires: Some(Wall::from_micros(1_795_654_861_000_000)),
+        expires: Some(Timestamp::from_micros(1_795_654_861_000_000)),
         recipients: vec![Waiting {
             recipient: 0,
             address: "joe@dest.example".into(),
@@ -66,7 +66,7 @@ fn explanation() -> Explanation {
 
 #[test]
 fn explain_says_the_gate_since_when_the_whole_reply_and_the_next_try() {
-    let now = Wall::from_micros(NOW.micros() + 60_000_000);
+    let now = Timestamp::from_micros(NOW.micros() + 60_000_000);
     let expected = "\
 00000000011 from <ann@sender.example>, 4096B, arrived 2026-11-21 01:01:01Z (1m00s ago)
   given up 2026-11-26 01:01:01Z (in 4d23h)
@@ -91,7 +91,7 @@ fn a_list_shows_each_message_with_its_recipients() {
     to <joe@dest.example> via dest.example, next try in 11m00s: 450 4.2.1 try later and again
     and 2 more
 ";
-    assert_eq!(show::row(&row(), Wall::from_micros(NOW.micros() + 60_000_000)), expected);
+    assert_eq!(show::row(&row(), Timestamp::from_micros(NOW.micros() + 60_000_000)), expected);
 }
 
 #[test]

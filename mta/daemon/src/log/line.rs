@@ -5,7 +5,7 @@
 
 use super::{EventKind, Style};
 use crate::settings::LogFormat as Format;
-use mail::Wall;
+use mail::Timestamp;
 use mail::trace::{push_number, rfc3339_date};
 use std::fmt::{Display, Write};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) struct LogLine {
 }
 
 impl LogLine {
-    pub(super) fn start(style: Style, role: &str, kind: EventKind, at: Wall) -> LogLine {
+    pub(super) fn start(style: Style, role: &str, kind: EventKind, at: Timestamp) -> LogLine {
         let mut text = String::with_capacity(320);
         if style.journal {
             text.push_str(kind.priority());

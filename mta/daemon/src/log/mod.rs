@@ -15,7 +15,7 @@ mod writer;
 
 use crate::settings::{LogFormat, LogLevel};
 use line::LogLine;
-use mail::{Address, Enhanced, MessageId, Reply, ReversePath, Wall};
+use mail::{Address, Enhanced, MessageId, Reply, ReversePath, Timestamp};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::sync::Arc;
@@ -333,12 +333,12 @@ impl EventBuilder<'_> {
     }
 }
 
-fn now() -> Wall {
+fn now() -> Timestamp {
     let micros = match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
         Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |m| -m),
     };
-    Wall::from_micros(micros)
+    Timestamp::from_micros(micros)
 }
 
 /// Writes about a problem to standard error, for the time before there is a log. Ignores a closed standard error.

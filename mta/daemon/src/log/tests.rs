@@ -157,7 +157,7 @@ proptest! {
         long in "[\\x00-\\x{ffff}]{0,2000}",
     ) {
         for style in [TEXT, JSON] {
-            let mut line = LogLine::start(style, "send[1]", EventKind::Judge, Wall::from_micros(0));
+            let mut line = LogLine::start(style, "send[1]", EventKind::Judge, Timestamp::from_micros(0));
             for value in values.iter().chain([&long, &long, &long, &long, &long]) {
                 line.text("value", value);
             }

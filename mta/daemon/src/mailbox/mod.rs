@@ -22,7 +22,7 @@ pub use maildir::SLICE_FILES_MAX;
 pub use message::{Intake, MEMORY_BYTES_MAX, Message, nameless};
 pub use place::Base;
 
-use mail::{Address, Outcome, Wall, trace};
+use mail::{Address, Outcome, Timestamp, trace};
 use policy::Groups;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ pub struct Scene {
     /// Our host name, which is part of the names of Maildir files.
     pub hostname: String,
     /// When the batch is delivered.
-    pub now: Wall,
+    pub now: Timestamp,
     /// The total time that a batch waits for locks that other programs hold.
     pub lock_wait_max: Duration,
     /// The groups whose members may write to mailboxes.

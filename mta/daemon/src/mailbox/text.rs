@@ -2,7 +2,7 @@
 //!
 //! Must never depend on how the message is cut into pieces.
 
-use mail::{ReversePath, Wall};
+use mail::{ReversePath, Timestamp};
 use memchr::memchr;
 
 /// Converts CRLF to LF, also across the borders of pieces. A CR without LF stays.
@@ -112,7 +112,7 @@ fn head(out: &mut Vec<u8>, quotes: usize, matched: usize) {
 }
 
 /// Returns `From sender Thu Nov 21 01:02:03 2026`, in UTC, as mail readers expect it.
-pub fn from_line(sender: &ReversePath, now: Wall) -> String {
+pub fn from_line(sender: &ReversePath, now: Timestamp) -> String {
     let sender = match sender {
         ReversePath::Null => "MAILER-DAEMON".to_owned(),
         ReversePath::Address(address) => address
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_from_line_has_the_date_in_the_form_of_asctime() {
         let sender = ReversePath::Address(Address::parse("\"a b\"@c.test", false).unwrap());
-        let at = |seconds: i64| Wall::from_micros(seconds * 1_000_000);
+        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
         assert_eq!(
             from_line(&sender, at(951_825_600)),
             "From \"a_b\"@c.test Tue Feb 29 12:00:00 2000\n"

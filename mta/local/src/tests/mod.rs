@@ -13,7 +13,7 @@ use crate::{
 };
 use bytes::{Bytes, BytesMut};
 use link::send::{Attempt, INLINE_BYTES_MAX, QueueEnd, QueueEvent, Result as AttemptResult};
-use mail::{Enhanced, Instant, NextHop, Now, Outcome, Reply, Wall};
+use mail::{Enhanced, Instant, NextHop, Now, Outcome, Reply, Timestamp};
 use policy::{Accounts, Mailboxes, Names};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -97,7 +97,7 @@ impl Bench {
         let mut bench = Bench {
             machine: LocalDelivery::new(settings, BUILD, 1),
             queue: QueueEnd::new(BUILD),
-            now: Now { monotonic: start, wall: Wall::default() },
+            now: Now { monotonic: start, wall: Timestamp::default() },
             stages: true,
             to_stage: VecDeque::new(),
             staged: BTreeMap::new(),

@@ -4,8 +4,8 @@ use super::*;
 use crate::{BodyKind, Enhanced, MailFrom, Reply, Stage};
 use proptest::prelude::*;
 
-const NOW: Wall = Wall::from_micros(1_795_222_861_000_042);
-const ARRIVED: Wall = Wall::from_micros(1_795_222_800_000_000);
+const NOW: Timestamp = Timestamp::from_micros(1_795_222_861_000_042);
+const ARRIVED: Timestamp = Timestamp::from_micros(1_795_222_800_000_000);
 
 fn address(text: &str) -> Address {
     Address::parse(text, true).unwrap()
@@ -51,7 +51,7 @@ fn told(
         original,
         original_bytes: original.len() as u64,
         now: NOW,
-        retry_until: Some(Wall::from_micros(1_795_654_861_000_000)),
+        retry_until: Some(Timestamp::from_micros(1_795_654_861_000_000)),
     })
 }
 

@@ -9,7 +9,7 @@ use link::receive::{ReceiverEnd, ReceiverEvent};
 use link::send::{Attempt, SenderEnd, SenderEvent};
 use mail::{
     Address, Domain, Enhanced, Envelope, MailFrom, NextHop, Notify, Origin, Outcome, Protocol,
-    Recipient, Reply, Report, ReversePath, Stage, Wall,
+    Recipient, Reply, Report, ReversePath, Stage, Timestamp,
 };
 use queue::{LogEvent, Output, Queue, Read, Restore, SenderKey};
 use scheduler::Scheduler;
@@ -76,7 +76,7 @@ pub fn envelope(to: &[&str]) -> Envelope {
     Envelope {
         from: MailFrom::new(ReversePath::Address(address("sender@from.test"))),
         origin: Origin { client: None, helo: "client.test".into(), protocol: Protocol::Esmtp },
-        arrived: Wall::from_micros(1_000_000),
+        arrived: Timestamp::from_micros(1_000_000),
         recipients: to.iter().map(recipient).collect(),
     }
 }
@@ -92,7 +92,7 @@ fn carried(frames: Option<&mut VecDeque<Bytes>>) -> BytesMut {
 
 /// What a start on this disk finds: each message with the recipients that are not done.
 fn found(disk: &Disk) -> Vec<(String, Vec<u32>)> {
-    let now = Clock::starting(Wall::from_micros(2_000_000)).now();
+    let now = Clock::starting(Timestamp::from_micros(2_000_000)).now();
     let settings = settings();
     let mut scheduler = Scheduler::new(settings.scheduler.clone(), 1, now);
     let mut restore = Restore::new(&settings.routes);
@@ -110,7 +110,7 @@ impl Bench {
     }
 
     pub fn with(settings: queue::Settings, spool_settings: spool::Settings) -> Bench {
-        let (disk, clock) = (Disk::new(1), Clock::starting(Wall::from_micros(1_000_000)));
+        let (disk, clock) = (Disk::new(1), Clock::starting(Timestamp::from_micros(1_000_000)));
         let now = clock.now();
         let scheduler = Scheduler::new(settings.scheduler.clone(), 1, now);
         let (spool, _) = spool::open(&disk, spool_settings, 1, &mut |_| {}).unwrap();

@@ -5,7 +5,7 @@
 use super::InboundSession;
 use super::transaction::Transaction;
 use link::recipients::Recipients;
-use mail::{Envelope, Origin, Wall};
+use mail::{Envelope, Origin, Timestamp};
 
 impl InboundSession {
     /// The envelope without its recipients, and the recipients.
@@ -13,7 +13,7 @@ impl InboundSession {
         &self,
         transaction: Transaction,
         eight_bit: bool,
-        arrived: Wall,
+        arrived: Timestamp,
     ) -> (Envelope, Recipients) {
         let Transaction { mail, recipients, .. } = transaction;
         let envelope = Envelope {

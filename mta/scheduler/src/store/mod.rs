@@ -8,10 +8,10 @@ mod recipients;
 
 pub(crate) use recipients::Counts;
 
-use crate::chance::Chance;
 use crate::due::Wheel;
 use crate::memory::reports::REPORT_BYTES_MAX;
 use crate::memory::{IdIndex, NONE, Reports, Slab, Symbols};
+use crate::rng::Rng;
 use mail::{MessageId, Notify, Report};
 use members::MemberList;
 use message::{MANY, Many, Message, Recipient, RecipientGroup};
@@ -43,7 +43,7 @@ pub(crate) struct Store {
 
 impl Store {
     /// An empty store. Draws the seeds of its hash tables.
-    pub fn new(chance: &mut Chance) -> Self {
+    pub fn new(chance: &mut Rng) -> Self {
         Store {
             ids: IdIndex::default(),
             messages: Slab::new(),

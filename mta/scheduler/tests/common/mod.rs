@@ -4,7 +4,7 @@
 
 use mail::{
     Address, Domain, Enhanced, Instant, MessageId, NextHop, Notify, Now, Outcome, Reply, Report,
-    ReversePath, Stage, Wall,
+    ReversePath, Stage, Timestamp,
 };
 use scheduler::{Arrival, ArrivingRecipient, Attempt, HeldBy, Output, Record, Scheduler, Settings};
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub fn seconds(seconds: u64) -> Duration {
 }
 
 pub fn start() -> Now {
-    Now { monotonic: Instant::from_nanos(1_000_000_000_000), wall: Wall::from_micros(START) }
+    Now { monotonic: Instant::from_nanos(1_000_000_000_000), wall: Timestamp::from_micros(START) }
 }
 
 /// One message to some recipients, each by the MX hosts of its domain.

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use mail::{
     Address, Change, Enhanced, Envelope, MailFrom, MessageId, Notify, Now, Origin, Protocol,
-    Recipient, Reply, Report, ReversePath, Stage, TransactionId, Wall,
+    Recipient, Reply, Report, ReversePath, Stage, Timestamp, TransactionId,
 };
 use serde::{Deserialize, Serialize};
 use spool::{
@@ -17,8 +17,8 @@ use spool::{
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
-use world::sim::{Chance, Clock, Disk};
-use world::{Chance as _, Clock as _};
+use world::sim::{Clock, Disk, Rng};
+use world::{Clock as _, Rng as _};
 
 /// Small numbers, so that a short workload fills, recycles and snapshots.
 pub fn settings(commits_in_flight: usize) -> Settings {
@@ -91,7 +91,7 @@ pub struct Ledger {
 pub struct Machine {
     pub disk: Disk,
     pub clock: Clock,
-    pub chance: Chance,
+    pub chance: Rng,
     pub spool: Spool,
     pub report: OpenReport,
     pub ledger: Ledger,
@@ -117,7 +117,7 @@ enum UnderWay {
 }
 
 pub fn now(micros: u64) -> Now {
-    let clock = Clock::starting(Wall::from_micros(1_000_000));
+    let clock = Clock::starting(Timestamp::from_micros(1_000_000));
     clock.advance(Duration::from_micros(micros));
     clock.now()
 }
@@ -127,7 +127,7 @@ pub fn envelope(to: &str) -> Envelope {
     Envelope {
         from: MailFrom::new(ReversePath::Null),
         origin: Origin { client: None, helo: "h".into(), protocol: Protocol::Esmtp },
-        arrived: Wall::from_micros(7),
+        arrived: Timestamp::from_micros(7),
         recipients: vec![Recipient { address, notify: Notify::DEFAULT, orcpt: None }],
     }
 }
@@ -135,7 +135,7 @@ pub fn envelope(to: &str) -> Envelope {
 pub fn due(message: MessageId, attempts: u16) -> Change {
     let reply = Reply::new(451, Enhanced(4, 0, 0), "later");
     let report = Report { stage: Stage::Rcpt, reply, peer: "peer".into(), from_peer: true };
-    let due = Wall::from_micros(i64::from(attempts));
+    let due = Timestamp::from_micros(i64::from(attempts));
     Change::Due { message, recipients: vec![0], due, attempts, report }
 }
 
@@ -168,8 +168,8 @@ impl Machine {
         };
         Some(Machine {
             disk: disk.clone(),
-            clock: Clock::starting(Wall::from_micros(1_000_000)),
-            chance: Chance::seeded(seed),
+            clock: Clock::starting(Timestamp::from_micros(1_000_000)),
+            chance: Rng::seeded(seed),
             spool,
             report,
             ledger,
@@ -407,7 +407,7 @@ impl Machine {
     /// One random thing that a queue does.
     pub fn act(&mut self) {
         let live: Vec<_> = self.states.keys().copied().collect();
-        let one = |chance: &mut Chance| {
+        let one = |chance: &mut Rng| {
             let at = chance.below(live.len() as u64) as usize;
             live.get(at).copied()
         };

@@ -7,7 +7,7 @@ pub mod faults;
 
 pub use disk::Disk;
 
-use mail::{Instant, Now, Wall};
+use mail::{Instant, Now, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
 /// CLOCK_MONOTONIC and CLOCK_REALTIME.
@@ -22,7 +22,7 @@ impl crate::Clock for Clock {
             monotonic: Instant::from_nanos(
                 monotonic.tv_sec as u64 * 1_000_000_000 + monotonic.tv_nsec as u64,
             ),
-            wall: Wall::from_micros(
+            wall: Timestamp::from_micros(
                 wall.tv_sec * 1_000_000 + wall.tv_nsec / 1_000 + faults::wall_offset_micros(),
             ),
         }
@@ -31,9 +31,9 @@ impl crate::Clock for Clock {
 
 /// A generator that is seeded with random numbers of the kernel.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Chance;
+pub struct Rng;
 
-impl crate::Chance for Chance {
+impl crate::Rng for Rng {
     fn u64(&mut self) -> u64 {
         rand::random()
     }
@@ -42,7 +42,7 @@ impl crate::Chance for Chance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Chance as _, Clock as _};
+    use crate::{Clock as _, Rng as _};
 
     #[test]
     fn the_monotonic_clock_never_goes_back_and_the_wall_is_past_2025() {
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn chance_below_a_bound_stays_below_it_and_varies() {
-        let drawn: Vec<u64> = (0..64).map(|_| Chance.below(10)).collect();
+        let drawn: Vec<u64> = (0..64).map(|_| Rng.below(10)).collect();
         assert!(drawn.iter().all(|n| *n < 10) && drawn.iter().any(|n| *n != drawn[0]));
     }
 }

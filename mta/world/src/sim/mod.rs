@@ -6,7 +6,7 @@ pub mod disk;
 
 pub use disk::{Call, Disk, Fate, Pending, Sectors, What};
 
-use mail::{Instant, Now, Wall};
+use mail::{Instant, Now, Timestamp};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct Clock(Arc<Mutex<Now>>);
 
 impl Clock {
     /// Starts at monotonic time zero and this wall time.
-    pub fn starting(wall: Wall) -> Clock {
+    pub fn starting(wall: Timestamp) -> Clock {
         Clock(Arc::new(Mutex::new(Now { monotonic: Instant::ZERO, wall })))
     }
 
@@ -27,7 +27,7 @@ impl Clock {
     }
 
     /// Sets the wall clock. Monotonic time does not change.
-    pub fn set_wall(&self, wall: Wall) {
+    pub fn set_wall(&self, wall: Timestamp) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).wall = wall;
     }
 }
@@ -40,16 +40,16 @@ impl crate::Clock for Clock {
 
 /// SplitMix64: equal seeds give equal numbers, on every machine and in every version.
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub struct Rng(u64);
 
-impl Chance {
+impl Rng {
     /// Returns the generator of this seed.
-    pub fn seeded(seed: u64) -> Chance {
-        Chance(seed)
+    pub fn seeded(seed: u64) -> Rng {
+        Rng(seed)
     }
 }
 
-impl crate::Chance for Chance {
+impl crate::Rng for Rng {
     fn u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -62,21 +62,21 @@ impl crate::Chance for Chance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Chance as _, Clock as _};
+    use crate::{Clock as _, Rng as _};
 
     #[test]
     fn equal_seeds_repeat_and_the_first_number_is_the_published_one() {
         // First output of SplitMix64 for seed 0.
-        assert_eq!(Chance::seeded(0).u64(), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(Chance::seeded(7).below(1000), Chance::seeded(7).below(1000));
+        assert_eq!(Rng::seeded(0).u64(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(Rng::seeded(7).below(1000), Rng::seeded(7).below(1000));
     }
 
     #[test]
     fn setting_the_wall_clock_leaves_monotonic_time_alone() {
-        let clock = Clock::starting(Wall::from_micros(5));
+        let clock = Clock::starting(Timestamp::from_micros(5));
         clock.advance(Duration::from_micros(2));
-        clock.set_wall(Wall::from_micros(-9));
-        assert_eq!(clock.now().wall, Wall::from_micros(-9));
+        clock.set_wall(Timestamp::from_micros(-9));
+        assert_eq!(clock.now().wall, Timestamp::from_micros(-9));
         assert_eq!(clock.now().monotonic, Instant::from_nanos(2_000));
     }
 }

@@ -5,14 +5,14 @@
 use super::{counted, deferred, due, envelope, scattered};
 use crate::house::domain;
 use crate::meter::Count;
-use mail::{Enhanced, Envelope, Instant, MessageId, NextHop, Now, Outcome, Reply, Wall};
+use mail::{Enhanced, Envelope, Instant, MessageId, NextHop, Now, Outcome, Reply, Timestamp};
 use scheduler::{Arrival, ArrivingRecipient, Attempt, Output, Scheduler, Settings};
 use std::time::Duration;
 
 const LIST: MessageId = MessageId(1);
 const START: Now = Now {
     monotonic: Instant::from_nanos(1_000_000_000_000),
-    wall: Wall::from_micros(1_795_253_400_000_000),
+    wall: Timestamp::from_micros(1_795_253_400_000_000),
 };
 
 pub fn adopted(n: usize) -> Count {

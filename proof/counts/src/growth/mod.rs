@@ -11,7 +11,7 @@ mod sent;
 use crate::meter::{Count, Meter, Part};
 use mail::{
     Address, Change, Enhanced, Envelope, MailFrom, MessageId, Notify, Origin, Outcome, Protocol,
-    Recipient, Reply, Report, ReversePath, Stage, Wall,
+    Recipient, Reply, Report, ReversePath, Stage, Timestamp,
 };
 
 /// One path and what grows on it.
@@ -114,7 +114,7 @@ fn envelope(recipients: usize, destinations: bool) -> Envelope {
     Envelope {
         from: MailFrom::new(ReversePath::Address(address("owner@customer.example"))),
         origin: Origin { client: None, helo: "c.example".into(), protocol: Protocol::Esmtp },
-        arrived: Wall::from_micros(1_795_253_400_000_000),
+        arrived: Timestamp::from_micros(1_795_253_400_000_000),
         recipients: (0..recipients).map(one).collect(),
     }
 }
@@ -135,7 +135,7 @@ fn deferred(at: u32) -> (u32, Outcome) {
 }
 
 fn due(message: MessageId, at: u32) -> Change {
-    let due = Wall::from_micros(1_795_254_000_000_000);
+    let due = Timestamp::from_micros(1_795_254_000_000_000);
     Change::Due { message, recipients: vec![at], due, attempts: 1, report: report(at) }
 }
 

@@ -7,7 +7,7 @@ use crate::house::routes;
 use crate::memory_disk::MemoryDisk;
 use crate::meter::Count;
 use bytes::Bytes;
-use mail::{Change, Envelope, MessageId, Now, TransactionId, Wall};
+use mail::{Change, Envelope, MessageId, Now, Timestamp, TransactionId};
 use queue::Restore;
 use scheduler::Scheduler;
 use spool::{Output, Settings, Spool};
@@ -117,5 +117,5 @@ fn settings() -> Settings {
 }
 
 fn start() -> Now {
-    Now { wall: Wall::from_micros(1_795_253_400_000_000), ..Now::default() }
+    Now { wall: Timestamp::from_micros(1_795_253_400_000_000), ..Now::default() }
 }

@@ -6,7 +6,7 @@
 use crate::input::Input;
 use mail::{
     Address, Change, Enhanced, Envelope, MailFrom, MessageId, Notify, Origin, Protocol, Recipient,
-    Reply, Report, ReversePath, Stage, TransactionId, Wall,
+    Reply, Report, ReversePath, Stage, Timestamp, TransactionId,
 };
 use spool::format::batch::{self, BATCH_HEADER, BatchHeader, RecordKind};
 use spool::format::message::{ChunkAt, ChunkPlace, Place, encode_head};
@@ -45,7 +45,7 @@ pub fn envelope() -> Envelope {
     Envelope {
         from: MailFrom::new(ReversePath::Address(address.clone())),
         origin: Origin { client: None, helo: "h".into(), protocol: Protocol::Esmtp },
-        arrived: Wall::from_micros(7),
+        arrived: Timestamp::from_micros(7),
         recipients: vec![Recipient { address, notify: Notify::DEFAULT, orcpt: None }; 2],
     }
 }
@@ -194,7 +194,7 @@ fn change_of(input: &mut Input<'_>) -> Change {
         _ => {
             let reply = Reply::new(451, Enhanced(4, 0, 0), "later");
             let report = Report { stage: Stage::Rcpt, reply, peer: "p".into(), from_peer: true };
-            let due = Wall::from_micros(input.u64() as i64);
+            let due = Timestamp::from_micros(input.u64() as i64);
             Change::Due { message, recipients, due, attempts: input.u16(), report }
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::input::Input;
 use crate::memory;
-use mail::{Change, Now, Wall};
+use mail::{Change, Now, Timestamp};
 use spool::File;
 use spool::format::batch::{
     self, BATCH_HEADER, BatchHeader, RecordKind, Records, decode_void, encode_void, is_whole,
@@ -201,7 +201,7 @@ fn entries(payload: &[u8]) {
 
 /// One message of the scheduler: restored, explained, exported again, and restored from that.
 pub fn blob(bytes: &[u8]) {
-    let now = Now { wall: Wall::from_micros(1_795_000_000_000_000), ..Now::default() };
+    let now = Now { wall: Timestamp::from_micros(1_795_000_000_000_000), ..Now::default() };
     let scheduler = || scheduler::Scheduler::new(scheduler::Settings::for_tests(), 1, now);
     let mut first = scheduler();
     let restored = memory::within(bound(bytes) + (64 << 20), || first.restore(bytes, now));

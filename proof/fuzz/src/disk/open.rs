@@ -6,7 +6,7 @@ use super::files::{build, envelope, settings};
 use crate::input::Input;
 use crate::memory;
 use bytes::Bytes;
-use mail::{Domain, Instant, MessageId, NextHop, Now, TransactionId, Wall};
+use mail::{Domain, Instant, MessageId, NextHop, Now, Timestamp, TransactionId};
 use policy::Routes;
 use spool::{Output, Spool, execute, read_chunk, read_message};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ const HELD_BYTES_MAX: usize = 192 << 20;
 
 /// Now, long after everything.
 pub fn now() -> Now {
-    Now { monotonic: Instant::from_nanos(1), wall: Wall::from_micros(1_795_000_000_000_000) }
+    Now { monotonic: Instant::from_nanos(1), wall: Timestamp::from_micros(1_795_000_000_000_000) }
 }
 
 /// The hostile spool.

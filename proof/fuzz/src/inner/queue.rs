@@ -299,7 +299,7 @@ fn hostile_envelope(input: &mut Input<'_>) -> Envelope {
         envelope.recipients.iter_mut().for_each(|recipient| recipient.orcpt = text(input.short()));
     }
     if flags & 64 != 0 {
-        envelope.arrived = mail::Wall::from_micros(input.u64() as i64);
+        envelope.arrived = mail::Timestamp::from_micros(input.u64() as i64);
     }
     envelope
 }

@@ -4,12 +4,12 @@
 
 use crate::input::{Input, pieces};
 use daemon::mailbox::text::{QuoteFrom, ToLf, from_line};
-use mail::{Address, ReversePath, Wall};
+use mail::{Address, ReversePath, Timestamp};
 
 /// CRLF to LF, `From ` lines quoted, cut anywhere; and the line before each message.
 pub fn mailbox_text(data: &[u8]) {
     let mut input = Input(data);
-    let wall = Wall::from_micros(input.u64() as i64);
+    let wall = Timestamp::from_micros(input.u64() as i64);
     let cuts = input.short();
     let text = input.rest();
     let (lf, quotes) = (to_lf(text, &[]), quoted(text, &[]));
@@ -59,7 +59,7 @@ fn no_line_begins_a_message(text: &[u8], quotes: &[u8]) {
 }
 
 /// One line, whatever the sender is called.
-fn sender_line(text: &[u8], wall: Wall) {
+fn sender_line(text: &[u8], wall: Timestamp) {
     let address = std::str::from_utf8(text).ok().and_then(|text| Address::parse(text, true).ok());
     let sender = address.map_or(ReversePath::Null, ReversePath::Address);
     let line = from_line(&sender, wall);

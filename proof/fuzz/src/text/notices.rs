@@ -7,7 +7,7 @@ use mail::bounce::{BounceKind, Excerpt, Notice, bounce};
 use mail::trace::{delivered_to, received, return_path, rfc3339_date, rfc5322_date};
 use mail::{
     Address, BodyKind, Enhanced, Envelope, MailFrom, MessageId, Notify, Origin, Protocol,
-    Recipient, Reply, Report, Ret, ReversePath, Stage, Wall,
+    Recipient, Reply, Report, Ret, ReversePath, Stage, Timestamp,
 };
 use smtp::xtext;
 
@@ -78,7 +78,7 @@ fn notice(input: &mut Input<'_>) {
         1 => Excerpt::Start(input.byte().into()),
         _ => Excerpt::Headers,
     };
-    let wall = Wall::from_micros(input.u64() as i64);
+    let wall = Timestamp::from_micros(input.u64() as i64);
     let recipient = Recipient {
         address: address(input.short()),
         notify: Notify::of(true, true, true),
@@ -230,7 +230,7 @@ pub fn trace_headers(data: &[u8]) {
                 .unwrap_or_default(),
         )),
     };
-    let wall = Wall::from_micros(input.u64() as i64);
+    let wall = Timestamp::from_micros(input.u64() as i64);
     let recipient = address(input.short());
     let origin = Origin { client, helo: text(input.short()).into(), protocol };
     let hostname = text(input.short());

@@ -11,11 +11,11 @@ use super::tally::{Depth, Tally};
 use super::tap::Tap;
 use super::work::{self, Plan};
 use link::admin::Action;
-use mail::Wall;
+use mail::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
-use world::sim::{Chance, Clock, Disk, Fate};
-use world::{Chance as _, Clock as _};
+use world::sim::{Clock, Disk, Fate, Rng};
+use world::{Clock as _, Rng as _};
 
 /// Steps of a start at which the power goes again.
 const WAKING_STEPS_MAX: usize = 12;
@@ -24,7 +24,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(3600);
 /// Rounds of a drain; each does one thing.
 const DRAIN_ROUNDS_MAX: u32 = 100_000;
 /// When the workload begins.
-const BEGIN: Wall = Wall::from_micros(1_700_000_000_000_000);
+const BEGIN: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
 /// Step, subset, and what is broken.
 pub type Failure = (u64, Option<u64>, String);
@@ -128,7 +128,7 @@ impl Cutter {
         let subsets = Subsets::of(copy.pending(), self.depth.random);
         self.tally.cuts_with_every_subset += u64::from(subsets.is_every());
         for nth in 0..subsets.count() {
-            let mut chance = Chance::seeded(self.seed ^ step << 20 ^ nth << 40);
+            let mut chance = Rng::seeded(self.seed ^ step << 20 ^ nth << 40);
             self.tally.subsets += 1;
             let fates = subsets.nth(nth, self.seed ^ step);
             let tried = self.subset(copy, &fates, outside, &mut chance);
@@ -142,7 +142,7 @@ impl Cutter {
         copy: &Disk,
         fates: &[Fate],
         outside: &Outside<'_>,
-        chance: &mut Chance,
+        chance: &mut Rng,
     ) -> Result<(), String> {
         let disk = copy.forked(0);
         disk.power_on_with(fates);
@@ -173,7 +173,7 @@ impl Cutter {
         copy: &Disk,
         state: &State,
         outside: &Outside<'_>,
-        chance: &mut Chance,
+        chance: &mut Rng,
     ) -> Result<(), String> {
         let disk = copy.forked(0);
         let subsets = Subsets::of(copy.pending(), u64::MAX);
@@ -205,7 +205,7 @@ impl Cutter {
         // While it reads, a cut may still take what it reads; after that it must not.
         let reading = copies.len();
         copies.extend(wake(tap.disk(), found, outside.clock, WAKING_STEPS_MAX));
-        let mut chance = Chance::seeded(self.seed ^ self.tally.cuts << 21);
+        let mut chance = Rng::seeded(self.seed ^ self.tally.cuts << 21);
         for (nth, again) in copies.iter().enumerate() {
             self.tally.cuts_after_kills += 1;
             if nth < reading {

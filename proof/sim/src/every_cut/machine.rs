@@ -19,8 +19,8 @@ use spool::{Begun, Io, IoDone, Unsynced};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use world::sim::{Chance, Clock, Disk};
-use world::{Chance as _, Clock as _};
+use world::sim::{Clock, Disk, Rng};
+use world::{Clock as _, Rng as _};
 
 const BUILD: u64 = 1;
 const RECEIVER: u16 = 0;
@@ -35,7 +35,7 @@ pub struct Machine {
     /// Virtual.
     pub clock: Clock,
     /// Decides what happens next.
-    pub chance: Chance,
+    pub chance: Rng,
     /// What the world outside knows.
     pub ledger: Ledger,
     /// The next hops take everything.
@@ -116,7 +116,7 @@ impl Machine {
         let mut machine = Machine {
             tap,
             clock,
-            chance: Chance::seeded(life),
+            chance: Rng::seeded(life),
             ledger,
             takes_all: false,
             past: Vec::new(),

@@ -3,8 +3,8 @@
 //!
 //! Must never leave out a combination that could make a difference, where it says that it tries all.
 
-use world::Chance as _;
-use world::sim::{Chance, Fate, Pending, Sectors};
+use world::Rng as _;
+use world::sim::{Fate, Pending, Rng, Sectors};
 
 /// Up to so many units every combination is tried: 1,024 of them.
 pub const UNITS_MAX: u32 = 10;
@@ -42,7 +42,7 @@ impl Subsets {
             0 => vec![Fate::Vanishes; self.pending.len()],
             1 => vec![Fate::Survives; self.pending.len()],
             _ => {
-                let mut chance = Chance::seeded(seed ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                let mut chance = Rng::seeded(seed ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 self.pending.iter().map(|pending| drawn(pending, &mut chance)).collect()
             }
         }
@@ -69,8 +69,8 @@ fn units_of(pending: &Pending) -> u32 {
 }
 
 /// Luck, with a liking for what nearly was and what nearly was not.
-fn drawn(pending: &Pending, chance: &mut Chance) -> Fate {
-    let one = |chance: &mut Chance| {
+fn drawn(pending: &Pending, chance: &mut Rng) -> Fate {
+    let one = |chance: &mut Rng| {
         let telling = &pending.telling;
         telling.get(chance.below(telling.len() as u64) as usize).copied()
     };

@@ -11,7 +11,7 @@ use mail::{
     TransactionId,
 };
 use std::time::Duration;
-use world::{Chance as _, Clock as _};
+use world::{Clock as _, Rng as _};
 
 /// What a workload is made of.
 #[derive(Clone, Copy, Debug)]

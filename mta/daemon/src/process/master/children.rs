@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
-use world::{Chance as _, Clock as _};
+use world::{Clock as _, Rng as _};
 
 /// First wait before a child is restarted. It doubles with each exit in a row.
 const RESTART_WAIT_FIRST: Duration = Duration::from_millis(50);
@@ -130,7 +130,7 @@ impl Children {
                 restarts: 0,
             })
             .collect();
-        let (mut chance, streams) = (world::real::Chance, Streams::default());
+        let (mut chance, streams) = (world::real::Rng, Streams::default());
         Children { slots, streams, seal_key: [chance.u64(), chance.u64()] }
     }
 

@@ -37,7 +37,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use world::real::faults::{self, Point};
-use world::{Chance, Clock};
+use world::{Clock, Rng};
 
 /// How long the first segment is waited for at the start.
 const SEGMENT_PATIENCE: Duration = Duration::from_secs(1);
@@ -198,10 +198,10 @@ fn open(
     now: Now,
 ) -> std::result::Result<Queue, spool::OpenError> {
     let settings = config.settings.queue(&config.environment);
-    let seed = world::real::Chance.u64();
+    let seed = world::real::Rng.u64();
     let mut scheduler = Scheduler::new(settings.scheduler.clone(), seed, now);
     let mut restore = queue::Restore::new(&settings.routes);
-    let secret = world::real::Chance.u64();
+    let secret = world::real::Rng.u64();
     let opened = replay::aside(
         |replay| spool::open(disk, spool_settings, secret, replay),
         |replay| restore.replay(&mut scheduler, replay, now),
@@ -211,7 +211,7 @@ fn open(
     for message in restore.lost() {
         log.error(&format!("{message} is in the spool, but what was known of it cannot be read"));
     }
-    let origin = world::real::Chance.u64();
+    let origin = world::real::Rng.u64();
     let senders = config.settings.processes.send as usize + 1;
     Ok(Queue::new(BUILD, origin, settings, spool, scheduler, senders, now))
 }

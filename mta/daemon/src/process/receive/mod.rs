@@ -32,7 +32,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::Waker;
 use tokio::sync::{Notify, mpsc};
-use world::{Chance, Clock};
+use world::{Clock, Rng};
 
 /// Descriptors that are no connections.
 const OPEN_FILES_BESIDES: u64 = 64;
@@ -57,7 +57,7 @@ pub struct Shared {
 
 impl Shared {
     fn new(config: &ProcessConfig, log: Log) -> Shared {
-        let (clock, incarnation) = (world::real::Clock, world::real::Chance.u64());
+        let (clock, incarnation) = (world::real::Clock, world::real::Rng.u64());
         let policy = config.settings.policy(&config.environment);
         let settings = settings::gateway(&config.settings);
         let now = clock.now().monotonic;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use world::Chance as _;
+use world::Rng as _;
 use world::real::faults::{self, Point};
 
 /// Octets read at once; replies are short.
@@ -108,7 +108,7 @@ impl Task {
                 Poll::Pending => at += 1,
                 Poll::Ready((question, answer)) => {
                     drop(self.asking.swap_remove(at));
-                    let chance = world::real::Chance.u64();
+                    let chance = world::real::Rng.u64();
                     let input = ConnectionInput::Answer { question, answer, chance };
                     self.connection.handle(input, self.now);
                     moved = true;

@@ -16,7 +16,7 @@ use std::io::{Error, Result};
 use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::sync::mpsc;
-use world::Chance;
+use world::Rng;
 
 /// Orders that can wait.
 const ORDERS_MAX: usize = 8;
@@ -39,7 +39,7 @@ pub fn run(start: Start) -> Result<()> {
 }
 
 async fn work(start: Start, sockets: Sockets, log: Log) -> Result<()> {
-    let life = world::real::Chance.u64();
+    let life = world::real::Rng.u64();
     let orders = Rc::new(Orders::new(start.control, Role::Send)?);
     let reporter = Reporter { log: log.clone(), orders: orders.clone() };
     let setup = wiring::send(&start.config, BUILD, life, sockets, Box::new(reporter));

@@ -6,7 +6,7 @@ use super::file::{File, Write};
 use super::machine::Twist;
 use super::names::Change;
 use super::{Call, Disk};
-use crate::{Chance as _, DiskError, Entry, Errno, Synced};
+use crate::{DiskError, Entry, Errno, Rng as _, Synced};
 
 fn gone(cut: bool, call: Call, name: &str) -> Result<(), DiskError> {
     if cut { Err(DiskError::new(call.verb(), name, Errno::OFF)) } else { Ok(()) }

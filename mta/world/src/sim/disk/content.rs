@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn a_copy_is_its_own_and_reads_like_a_plain_array_after_any_writes() {
-        use crate::Chance as _;
-        let mut chance = crate::sim::Chance::seeded(4);
+        use crate::Rng as _;
+        let mut chance = crate::sim::Rng::seeded(4);
         let (mut plain, mut content) = (Vec::new(), Content::default());
         for round in 0..400 {
             let (offset, length) = (chance.below(30_000) as usize, chance.below(9_000) as usize);

@@ -2,8 +2,8 @@
 //!
 //! Must never tear a sector.
 
-use crate::Chance as _;
-use crate::sim::Chance;
+use crate::Rng as _;
+use crate::sim::Rng;
 
 /// A write is torn at multiples of this size.
 pub const SECTOR_BYTES: usize = 512;
@@ -49,7 +49,7 @@ pub struct Sectors(Vec<u64>);
 
 impl Sectors {
     /// Returns a random subset of `count` sectors.
-    pub fn by_chance(count: u32, chance: &mut Chance) -> Sectors {
+    pub fn by_chance(count: u32, chance: &mut Rng) -> Sectors {
         (0..count).filter(|_| chance.below(2) == 0).collect()
     }
 
@@ -83,7 +83,7 @@ impl FromIterator<u32> for Sectors {
 
 impl Fate {
     /// Returns one of the three, each equally likely.
-    pub fn by_chance(sectors: u32, chance: &mut Chance) -> Fate {
+    pub fn by_chance(sectors: u32, chance: &mut Rng) -> Fate {
         match chance.below(3) {
             0 => Fate::Vanishes,
             1 if sectors > 0 => Fate::Torn(Sectors::by_chance(sectors, chance)),

@@ -6,15 +6,15 @@ use super::Call;
 use super::fate::{Fate, Pending, What};
 use super::file::{File, Landing, Write};
 use super::names::Names;
-use crate::sim::Chance;
-use crate::{Chance as _, DiskError, Errno};
+use crate::sim::Rng;
+use crate::{DiskError, Errno, Rng as _};
 use std::collections::BTreeMap;
 
 /// The whole state.
 pub(super) struct Machine {
     pub files: Vec<File>,
     pub names: Names,
-    pub chance: Chance,
+    pub chance: Rng,
     pub steps: u64,
     pub off: bool,
     pub plan: Plan,
@@ -58,7 +58,7 @@ impl Machine {
         Machine {
             files: Vec::new(),
             names: Names::default(),
-            chance: Chance::seeded(seed),
+            chance: Rng::seeded(seed),
             steps: 0,
             off: false,
             plan: Plan::default(),

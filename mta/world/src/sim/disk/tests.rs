@@ -1,7 +1,7 @@
 //! The contract, clause by clause.
 
 use super::*;
-use crate::{Chance as _, Disk as _, sim};
+use crate::{Disk as _, Rng as _, sim};
 use std::collections::BTreeSet;
 
 fn read(disk: &Disk, bytes: usize) -> Vec<u8> {
@@ -255,7 +255,7 @@ fn s132_a_misdirected_write_reads_well_and_lands_elsewhere_in_this_file_or_anoth
 #[test]
 fn forking_at_every_step_changes_nothing() {
     let run = |forking: bool| {
-        let (disk, mut chance) = (Disk::new(5), sim::Chance::seeded(9));
+        let (disk, mut chance) = (Disk::new(5), sim::Rng::seeded(9));
         let mut forks = Vec::new();
         disk.create("a").unwrap();
         for _ in 0..500 {

@@ -3,11 +3,11 @@
 //! Must never choose its own seed, or be used where an adversary must not guess the number.
 
 #[derive(Clone, Debug)]
-pub(crate) struct Chance(u64);
+pub(crate) struct Rng(u64);
 
-impl Chance {
+impl Rng {
     pub fn new(seed: u64) -> Self {
-        Chance(seed)
+        Rng(seed)
     }
 
     pub fn bits(&mut self) -> u64 {
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn a_signed_unit_lies_between_minus_one_and_one_on_either_side_alike() {
-        let mut chance = Chance::new(5);
+        let mut chance = Rng::new(5);
         let drawn: Vec<f64> = (0..10_000).map(|_| chance.signed_unit()).collect();
         assert!(drawn.iter().all(|one| (-1.0..1.0).contains(one)));
         let below = |bound: f64| drawn.iter().filter(|one| **one < bound).count();
