@@ -122,7 +122,6 @@ impl Batch {
     }
 
     /// Appends one record; returns its offset and the checksum of its payload.
-
     pub(crate) fn push(
         &mut self,
         kind: RecordKind,
