@@ -272,7 +272,7 @@ def staged():
 
 
 def unwritten():
-    """a sending process that is stopped while mail for it comes | 64 MiB unwritten, shelf 16 MiB, 1,000 attempts"""
+    """a sending process that is stopped while mail for it comes | 64 MiB unwritten, message cache 16 MiB, 1,000 attempts"""
     sink = Sink()
     mailer = Mailer("unwritten", "[destination.default]\nconnections = 1000\nstart_connections = 1000\n", route(sink.port))
     stopped = mailer.pids("send")

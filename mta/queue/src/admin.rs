@@ -2,9 +2,9 @@
 //!
 //! Must never show a byte of a message's body.
 
+use crate::message_cache::CachedMessage;
 use crate::reads::ReadFor;
 use crate::record::AnswerTo;
-use crate::shelf::Opened;
 use crate::{Output, Queue};
 use link::admin::{self, Acted, Action, Answer, Filter};
 use mail::{MessageId, Now};
@@ -56,14 +56,14 @@ impl Queue {
         &mut self,
         question: u64,
         message: MessageId,
-        opened: &Opened,
+        cached: &CachedMessage,
         content: &[u8],
     ) {
         let end = header_end(content).min(admin::HEADERS_BYTES_MAX);
         let shown = admin::Shown {
             message,
-            bytes: opened.bytes,
-            envelope: (*opened.envelope).clone(),
+            bytes: cached.bytes,
+            envelope: (*cached.envelope).clone(),
             headers: content[..end].to_vec(),
         };
         self.output.push_back(Output::Answer(question, Answer::Shown(Box::new(shown))));

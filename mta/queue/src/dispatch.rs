@@ -6,8 +6,8 @@
 //! message.
 
 use crate::Queue;
+use crate::message_cache::CachedMessage;
 use crate::reads::ReadFor;
-use crate::shelf::Opened;
 use bytes::{Bytes, BytesMut};
 use link::LinkError;
 use link::bounds::{ATTEMPT_RECIPIENTS_MAX, RECIPIENTS_BYTES_MAX, recipient_bytes};
@@ -410,11 +410,11 @@ impl Queue {
         }
         let held = || self.senders.ends.get(&key).is_some_and(|sender| sender.end.holds(message));
         let ready = self
-            .shelf
+            .message_cache
             .get(message)
-            .filter(|opened| opened.bytes > INLINE_BYTES_MAX || opened.content.is_some() || held());
+            .filter(|cached| cached.bytes > INLINE_BYTES_MAX || cached.content.is_some() || held());
         match ready.cloned() {
-            Some(opened) => self.send_attempt(key, attempt, hop, &opened, now),
+            Some(cached) => self.send_attempt(key, attempt, hop, &cached, now),
             None => {
                 if let Some(sender) = self.senders.ends.get_mut(&key) {
                     sender.reading.insert(attempt.attempt);
@@ -429,14 +429,14 @@ impl Queue {
         key: SenderKey,
         attempt: Attempt,
         hop: NextHop,
-        opened: &Opened,
+        cached: &CachedMessage,
         now: Now,
     ) {
         let limits = self.scheduler.limits(attempt.destination);
         if self.senders.flight(key, attempt.attempt.0).is_none() {
             return; // while the message was read the process died, or the attempt was withdrawn
         }
-        let envelope = &opened.envelope;
+        let envelope = &cached.envelope;
         let recipients = recipients_that_fit(envelope, &attempt.recipients);
         let indices = recipients.iter().map(|(index, _)| *index);
         let seal = self.senders.seal(key, attempt.attempt.0, attempt.message, indices);
@@ -453,10 +453,10 @@ impl Queue {
             },
             from: envelope.from.clone(),
             times: Times { arrived: envelope.arrived, due: now.wall },
-            body: BodySize { bytes: opened.bytes, prefix_bytes: opened.prefix_bytes },
+            body: BodySize { bytes: cached.bytes, prefix_bytes: cached.prefix_bytes },
             recipients,
         };
-        let handed_out = sender.end.attempt(order, opened.content.as_deref());
+        let handed_out = sender.end.attempt(order, cached.content.as_deref());
         // Behind it: what was told before might have been the last that held this very body.
         sender.tell_recorded();
         match handed_out {

@@ -3,8 +3,8 @@
 //! Must never answer a transaction before the spool has.
 
 use crate::Queue;
+use crate::message_cache::CachedMessage;
 use crate::restore::arrive;
-use crate::shelf::Opened;
 use bytes::{Bytes, BytesMut};
 use link::LinkError;
 use link::receive::{QueueEnd, QueueEvent, SessionMemory};
@@ -30,7 +30,7 @@ pub(crate) struct Pending {
     /// `None`: a notice of our own.
     pub instance: Option<u16>,
     pub message: MessageId,
-    pub opened: Opened,
+    pub cached: CachedMessage,
 }
 
 impl Receivers {
@@ -139,8 +139,8 @@ impl Queue {
     ) {
         let staged_bytes = self.receivers.staged.remove(&transaction).unwrap_or(0);
         match self.keep(transaction, envelope, staged_bytes, last, now) {
-            Ok((message, opened)) => {
-                let pending = Pending { instance: Some(instance), message, opened };
+            Ok((message, cached)) => {
+                let pending = Pending { instance: Some(instance), message, cached };
                 self.receivers.expect(transaction, pending);
             }
             Err(refusal) => {
@@ -160,7 +160,7 @@ impl Queue {
         staged_bytes: u64,
         last: Bytes,
         now: Now,
-    ) -> Result<(MessageId, Opened), Refusal> {
+    ) -> Result<(MessageId, CachedMessage), Refusal> {
         let whole_body = (staged_bytes == 0).then(|| last.clone());
         let body_bytes = staged_bytes + last.len() as u64;
         if !last.is_empty() {
@@ -173,7 +173,7 @@ impl Queue {
         let bytes = body_bytes + u64::from(prefix_bytes);
         let content = whole_body.filter(|_| bytes <= INLINE_BYTES_MAX);
         let content = content.map(|body| [&prefix[..], &body[..]].concat().into());
-        Ok((message, Opened { envelope: Rc::new(envelope), bytes, prefix_bytes, content }))
+        Ok((message, CachedMessage { envelope: Rc::new(envelope), bytes, prefix_bytes, content }))
     }
 
     fn question(&mut self, instance: u16, transaction: TransactionId) {
@@ -203,7 +203,7 @@ impl Queue {
                 end.committed(durable);
             }
         }
-        self.schedule(pending.message, pending.opened, now);
+        self.schedule(pending.message, pending.cached, now);
     }
 
     pub(crate) fn refused(&mut self, transaction: TransactionId, refusal: Refusal) {
@@ -214,10 +214,10 @@ impl Queue {
         }
     }
 
-    fn schedule(&mut self, message: MessageId, opened: Opened, now: Now) {
-        let (routes, bytes) = (&self.settings.routes, opened.bytes);
-        arrive(&mut self.scheduler, routes, message, &opened.envelope, bytes, now);
-        self.shelf.put(message, opened);
+    fn schedule(&mut self, message: MessageId, cached: CachedMessage, now: Now) {
+        let (routes, bytes) = (&self.settings.routes, cached.bytes);
+        arrive(&mut self.scheduler, routes, message, &cached.envelope, bytes, now);
+        self.message_cache.put(message, cached);
     }
 }
 

@@ -15,11 +15,11 @@
 mod admin;
 mod dispatch;
 mod intake;
+mod message_cache;
 mod parts;
 mod reads;
 mod record;
 mod restore;
-mod shelf;
 mod slots;
 
 pub use dispatch::SenderKey;
@@ -32,15 +32,15 @@ use dispatch::Senders;
 use intake::Receivers;
 use link::LinkError;
 use mail::{Address, Instant, MessageId, Now};
+use message_cache::MessageCache;
 use record::Records;
 use scheduler::Scheduler;
-use shelf::Shelf;
 use spool::Spool;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Bytes of memory in the queue process for messages that are about to be tried.
-pub const SHELF_BYTES_MAX: usize = 16 << 20;
+pub const MESSAGE_CACHE_BYTES_MAX: usize = 16 << 20;
 
 /// What the queue is told at its start and at a reload.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub struct Settings {
     /// Bytes of the original that a bounce returns; at most `NOTICE_BYTES_MAX`.
     pub original_bytes_max: u64,
     /// Memory for messages at hand.
-    pub shelf_bytes_max: usize,
+    pub message_cache_bytes_max: usize,
     /// What all receiving processes together may have staged and unanswered.
     pub credit_bytes: u64,
     /// Receiving processes that share the credit.
@@ -134,7 +134,7 @@ pub struct Queue {
     receivers: Receivers,
     senders: Senders,
     records: Records,
-    shelf: Shelf,
+    message_cache: MessageCache,
     /// The slice of a snapshot that the spool waits for.
     slice: Option<spool::SnapshotSlice>,
     output: VecDeque<Output>,
@@ -200,7 +200,7 @@ impl Queue {
             receivers: Receivers::new(credit_bytes),
             senders: Senders::new(senders, now.monotonic + SENDERS_WAIT, [own_origin; 2]),
             records: Records::default(),
-            shelf: Shelf::new(settings.shelf_bytes_max),
+            message_cache: MessageCache::new(settings.message_cache_bytes_max),
             slice: None,
             settings,
             output: VecDeque::new(),

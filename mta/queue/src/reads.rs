@@ -4,9 +4,9 @@
 //! Must never give a byte away whose checksum was not right.
 
 use crate::dispatch::SenderKey;
+use crate::message_cache::CachedMessage;
 use crate::parts::Parts;
 use crate::record::Acknowledgements;
-use crate::shelf::Opened;
 use crate::{LogEvent, Queue};
 use bytes::{Bytes, BytesMut};
 use link::send::INLINE_BYTES_MAX;
@@ -164,7 +164,7 @@ impl Queue {
     fn have_read(&mut self, message: MessageId, what: ReadFor, got: Got, now: Now) {
         let Got { envelope, bytes, prefix_bytes, content } = got;
         let whole = (content.len() as u64 == bytes).then(|| content.clone());
-        let opened = Opened {
+        let cached = CachedMessage {
             envelope: Rc::new(envelope),
             bytes,
             prefix_bytes,
@@ -172,22 +172,22 @@ impl Queue {
         };
         match what {
             ReadFor::Attempt { key, attempt, hop } => {
-                self.shelf.put(message, opened.clone());
+                self.message_cache.put(message, cached.clone());
                 if self.holds_back(now) {
                     self.senders.forget(key, attempt.attempt);
                     return self.scheduler.withdraw(attempt.attempt, now);
                 }
-                self.send_attempt(key, attempt, hop, &opened, now);
+                self.send_attempt(key, attempt, hop, &cached, now);
             }
             ReadFor::Notice { parts, acknowledgements } => {
-                self.record_read(parts, acknowledgements, Some((&opened, &content)), now);
+                self.record_read(parts, acknowledgements, Some((&cached, &content)), now);
             }
             ReadFor::Fetch { key, attempt, offset, .. } => {
                 if let Some(end) = self.senders.fetcher(key, attempt) {
                     end.chunk(attempt, offset, &content);
                 }
             }
-            ReadFor::Show { question } => self.shown(question, message, &opened, &content),
+            ReadFor::Show { question } => self.shown(question, message, &cached, &content),
         }
     }
 

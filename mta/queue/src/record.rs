@@ -6,9 +6,9 @@
 
 use crate::dispatch::SenderKey;
 use crate::intake::Pending;
+use crate::message_cache::CachedMessage;
 use crate::parts::{Manner, Parts, outcomes};
 use crate::reads::ReadFor;
-use crate::shelf::Opened;
 use crate::slots::Slots;
 use crate::{LogEvent, Output, Queue};
 use bytes::Bytes;
@@ -85,7 +85,7 @@ pub(crate) enum AnswerTo {
 }
 
 /// A message that notices are about, and as much of it as they can need.
-type Original<'a> = (&'a Opened, &'a [u8]);
+type Original<'a> = (&'a CachedMessage, &'a [u8]);
 
 /// How far a record came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,11 +262,12 @@ impl Queue {
             return self.hand_in(parts, waits, original, now);
         }
         let message = parts.message;
-        let whole = self.shelf.get(message).filter(|opened| opened.content.is_some()).cloned();
+        let whole =
+            self.message_cache.get(message).filter(|cached| cached.content.is_some()).cloned();
         match whole {
-            Some(opened) => {
-                let original = opened.content.clone().unwrap_or_default();
-                self.hand_in(parts, waits, Some((&opened, &original)), now)
+            Some(cached) => {
+                let original = cached.content.clone().unwrap_or_default();
+                self.hand_in(parts, waits, Some((&cached, &original)), now)
             }
             None => {
                 self.records.behind.entry(message).or_default();
@@ -391,7 +392,7 @@ impl Queue {
     ) -> (Option<Bounce>, usize) {
         let Some((kind, recipients)) = parts.next_told() else { return (None, 0) };
         match original.filter(|_| parts.manner != Manner::Untold) {
-            Some((opened, original)) => self.notice(parts, kind, recipients, opened, original, now),
+            Some((cached, original)) => self.notice(parts, kind, recipients, cached, original, now),
             None => (None, recipients.len()),
         }
     }
@@ -401,7 +402,7 @@ impl Queue {
         parts: &Parts,
         kind: NoticeKind,
         recipients: &[(u32, Report)],
-        opened: &Opened,
+        cached: &CachedMessage,
         original: &[u8],
         now: Now,
     ) -> (Option<Bounce>, usize) {
@@ -412,10 +413,10 @@ impl Queue {
             NoticeKind::Relayed => BounceKind::Relayed,
             NoticeKind::Delivered => BounceKind::Delivered,
         };
-        let envelope = &opened.envelope;
+        let envelope = &cached.envelope;
         let bytes_max = self.settings.original_bytes_max;
         let excerpt = match parts.manner {
-            Manner::Ordinary => mail::bounce::excerpt(kind, envelope, opened.bytes, bytes_max),
+            Manner::Ordinary => mail::bounce::excerpt(kind, envelope, cached.bytes, bytes_max),
             _ => Excerpt::Headers,
         };
         let is_bare = parts.manner == Manner::Bare;
@@ -430,7 +431,7 @@ impl Queue {
             recipients: if is_bare { &bare } else { recipients },
             excerpt,
             original: if is_bare { &[] } else { original },
-            original_bytes: opened.bytes,
+            original_bytes: cached.bytes,
             now: now.wall,
             retry_until: matches!(kind, BounceKind::Delayed | BounceKind::Expired)
                 .then(|| envelope.arrived + expire),
@@ -466,12 +467,12 @@ impl Queue {
         let outcomes = changes.iter().map(outcomes).sum();
         let own = bounce.map(|bounce| self.own(bounce)).transpose()?;
         let (pending, messages) = match own {
-            Some((transaction, opened, new)) => (Some((transaction, opened)), vec![new]),
+            Some((transaction, cached, new)) => (Some((transaction, cached)), vec![new]),
             None => (None, Vec::new()),
         };
         let (ticket, ids) = self.spool.submit(spool::Group { messages, changes }, now)?;
-        for ((transaction, opened), message) in pending.into_iter().zip(ids) {
-            self.receivers.expect(transaction, Pending { instance: None, message, opened });
+        for ((transaction, cached), message) in pending.into_iter().zip(ids) {
+            self.receivers.expect(transaction, Pending { instance: None, message, cached });
             if let Some(LogEvent::Bounce { notice, .. }) = notice.as_deref_mut() {
                 *notice = message;
             }
@@ -496,7 +497,7 @@ impl Queue {
     fn own(
         &mut self,
         bounce: Bounce,
-    ) -> Result<(TransactionId, Opened, spool::NewMessage), Refusal> {
+    ) -> Result<(TransactionId, CachedMessage, spool::NewMessage), Refusal> {
         self.own_number += 1;
         let transaction = TransactionId { origin: self.own_origin, number: self.own_number };
         let Bounce { envelope, bytes } = bounce;
@@ -505,8 +506,8 @@ impl Queue {
         let content = (total <= INLINE_BYTES_MAX).then(|| bytes.clone());
         self.spool.stage_own(transaction, bytes)?;
         let shared = Rc::new(envelope.clone());
-        let opened = Opened { envelope: shared, bytes: total, prefix_bytes: 0, content };
-        Ok((transaction, opened, spool::NewMessage { transaction, envelope, prefix: Vec::new() }))
+        let cached = CachedMessage { envelope: shared, bytes: total, prefix_bytes: 0, content };
+        Ok((transaction, cached, spool::NewMessage { transaction, envelope, prefix: Vec::new() }))
     }
 
     /// A group is durable.
@@ -518,7 +519,7 @@ impl Queue {
             self.log(*bounce);
         }
         if let Some(message) = group.retires {
-            self.shelf.remove(message);
+            self.message_cache.remove(message);
             self.log(LogEvent::Retire { message });
         }
         for acknowledgement in group.acknowledgements {

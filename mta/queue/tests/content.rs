@@ -114,8 +114,10 @@ fn a_list_of_ids_is_shown_page_by_page() {
 
 #[test]
 fn a_notice_is_sent_from_memory() {
-    let mut bench =
-        Bench::with(queue::Settings { shelf_bytes_max: 1 << 20, ..settings() }, spool_settings());
+    let mut bench = Bench::with(
+        queue::Settings { message_cache_bytes_max: 1 << 20, ..settings() },
+        spool_settings(),
+    );
     bench.send(1, &["a@a.test"]);
     bench.pieces.clear();
     bench.answer("a@a.test", Outcome::Failed(report(550, Enhanced(5, 1, 1))));

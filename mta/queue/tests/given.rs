@@ -45,7 +45,7 @@ fn settings() -> queue::Settings {
         routes: policy::Routes::new(own, NextHop::Local, domain("mx.test"), Vec::new(), false),
         scheduler: scheduler::Settings::for_tests(),
         original_bytes_max: 10_000,
-        shelf_bytes_max: 1 << 20,
+        message_cache_bytes_max: 1 << 20,
         credit_bytes: 1 << 20,
         receivers: 1,
     }

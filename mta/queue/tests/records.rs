@@ -20,7 +20,7 @@ fn expiring() -> queue::Settings {
     settings.scheduler.retry.expire = EXPIRE;
     settings.scheduler.delay_notice = None;
     settings.original_bytes_max = 50_000;
-    settings.shelf_bytes_max = 1 << 20;
+    settings.message_cache_bytes_max = 1 << 20;
     settings
 }
 

@@ -36,7 +36,7 @@ struct Bench {
     slice_bytes_max: usize,
 }
 
-fn settings(shelf_bytes_max: usize) -> queue::Settings {
+fn settings(message_cache_bytes_max: usize) -> queue::Settings {
     let (own, name) = (HashSet::new(), Domain::parse("mx.test").unwrap());
     queue::Settings {
         hostname: "mx.test".into(),
@@ -44,7 +44,7 @@ fn settings(shelf_bytes_max: usize) -> queue::Settings {
         routes: policy::Routes::new(own, NextHop::Local, name, Vec::new(), false),
         scheduler: scheduler::Settings::for_tests(),
         original_bytes_max: 10_000,
-        shelf_bytes_max,
+        message_cache_bytes_max,
         credit_bytes: 64 << 20,
         receivers: 1,
     }
@@ -71,11 +71,11 @@ fn carried(frames: Option<&mut VecDeque<Bytes>>) -> BytesMut {
 }
 
 impl Bench {
-    /// A bench whose sending process has said hello; `shelf_bytes_max` bounds its cache of messages.
-    fn new(shelf_bytes_max: usize) -> Bench {
+    /// A bench whose sending process has said hello; `message_cache_bytes_max` bounds its cache of messages.
+    fn new(message_cache_bytes_max: usize) -> Bench {
         let (disk, clock) =
             (Disk::new(1), Clock::starting(mail::Timestamp::from_micros(1_000_000)));
-        let (settings, now) = (settings(shelf_bytes_max), clock.now());
+        let (settings, now) = (settings(message_cache_bytes_max), clock.now());
         let scheduler = Scheduler::new(settings.scheduler.clone(), 1, now);
         let (spool, _) = spool::open(&disk, spool_settings(), 1, &mut |_| {}).unwrap();
         let mut queue = Queue::new(1, 99, settings, spool, scheduler, 1, now);

@@ -96,7 +96,7 @@ pub fn settings() -> Settings {
         routes: routes(),
         scheduler: scheduler::Settings::for_tests(),
         original_bytes_max: 50_000,
-        shelf_bytes_max: queue::SHELF_BYTES_MAX,
+        message_cache_bytes_max: queue::MESSAGE_CACHE_BYTES_MAX,
         credit_bytes: 1 << 30,
         receivers: 1,
     }

@@ -46,7 +46,7 @@ pub fn count(hop: Hop) -> Count {
     let mut settings = house::settings();
     settings.scheduler.default.messages_per_connection = hop.per_connection;
     // The whole queue fits: reading a message back is the disk's work.
-    settings.shelf_bytes_max = 64 << 20;
+    settings.message_cache_bytes_max = 64 << 20;
     let mut way = Way::with(load, settings);
     (0..QUEUED / load.together).for_each(|_| way.round(&mut Meter::new(Part::Reference)));
     let mut send = Send::new(hop, way.house);

@@ -89,7 +89,7 @@ pub struct Settings {
     /// Sending processes.
     pub senders: u16,
     /// Memory for messages at hand: small ones are read back from the disk.
-    pub shelf_bytes_max: usize,
+    pub message_cache_bytes_max: usize,
     /// What receivers may have staged.
     pub credit_bytes: u64,
     /// Bytes on the disk at most.
@@ -500,7 +500,7 @@ fn settings(seed: u64, draw: &mut Rng, span: Duration) -> Settings {
         scheduler,
         receivers: pick(draw, &[1, 1, 2]),
         senders: pick(draw, &[1, 1, 2]),
-        shelf_bytes_max: pick(draw, &[0, 10_000, 1 << 20]),
+        message_cache_bytes_max: pick(draw, &[0, 10_000, 1 << 20]),
         credit_bytes: pick(draw, &[20_000, 1 << 20]),
         room: u64::from(segment_bytes) * pick(draw, &[14, 20, 256]),
         receive: receive::Settings {

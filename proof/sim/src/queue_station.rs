@@ -69,7 +69,7 @@ fn settings(world: &World) -> Settings {
         routes: world.routes.clone(),
         scheduler: drawn.scheduler.clone(),
         original_bytes_max: 5_000,
-        shelf_bytes_max: drawn.shelf_bytes_max,
+        message_cache_bytes_max: drawn.message_cache_bytes_max,
         credit_bytes: drawn.credit_bytes,
         receivers: drawn.receivers,
     }

@@ -243,7 +243,7 @@ impl Settings {
             routes: self.routes(environment),
             scheduler: self.scheduler(),
             original_bytes_max: self.bounce.original_bytes_max,
-            shelf_bytes_max: queue::SHELF_BYTES_MAX,
+            message_cache_bytes_max: queue::MESSAGE_CACHE_BYTES_MAX,
             credit_bytes: self.limits.session_memory_bytes_max,
             receivers: u16::try_from(self.processes.receive).unwrap_or(u16::MAX),
         }

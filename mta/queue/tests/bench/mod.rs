@@ -48,7 +48,7 @@ pub fn settings() -> queue::Settings {
         routes: policy::Routes::new(own, NextHop::Local, name, Vec::new(), false),
         scheduler: scheduler::Settings::for_tests(),
         original_bytes_max: 10_000,
-        shelf_bytes_max: 0,
+        message_cache_bytes_max: 0,
         credit_bytes: 1 << 20,
         receivers: 1,
     }

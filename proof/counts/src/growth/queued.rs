@@ -137,7 +137,7 @@ impl Place {
     fn without_sender(recipients_per_message: usize) -> Place {
         let mut settings = settings();
         settings.scheduler.default.recipients_per_message = recipients_per_message as u32;
-        settings.shelf_bytes_max = 1 << 30;
+        settings.message_cache_bytes_max = 1 << 30;
         let mut house = House::with(settings);
         let receiver = ReceiverEnd::new(BUILD, 1);
         let sender = SenderEnd::new(BUILD, 1, 2_000);

@@ -57,7 +57,7 @@ fn queue_settings() -> Settings {
         routes: Routes::new([].into(), NextHop::Local, domain("mx.test"), routes, false),
         scheduler: scheduler::Settings::for_tests(),
         original_bytes_max: 10_000,
-        shelf_bytes_max: 4_000,
+        message_cache_bytes_max: 4_000,
         credit_bytes: 100_000,
         receivers: 2,
     }

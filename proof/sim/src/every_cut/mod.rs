@@ -87,7 +87,7 @@ fn settings(commits_in_flight: usize) -> Settings {
         routes,
         scheduler,
         original_bytes_max: 2_000,
-        shelf_bytes_max: 4_000,
+        message_cache_bytes_max: 4_000,
         credit_bytes: 1 << 20,
         receivers: 1,
     };
