@@ -133,8 +133,9 @@ fn s124_nobody_gets_250_before_a_slow_sync_has_come_back() {
     let mut rig = Rig::usual();
     rig.promise(1_000);
     let micros = SYNC_TAKES.as_micros();
-    let strace = rig.inject("commit-0", &[&format!("fdatasync:delay_enter={micros}:when=1")]);
+    // The slow sync may be the one that records the deferral of the first message, and begin before the first client.
     let (port, start) = (rig.daemon.port, Instant::now());
+    let strace = rig.inject("commit-0", &[&format!("fdatasync:delay_enter={micros}:when=1")]);
     // One that does not wait for its reply: it may come all the same, once.
     let mut impatient = Client::in_data(port, "a@client.test", "impatient@sink.test");
     impatient.send("Subject: impatient;\r\n\r\nxxx\r\n.\r\n");
