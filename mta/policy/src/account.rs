@@ -1,55 +1,55 @@
-//! Whether an account of the system gets mail: the one rule by which RCPT is answered and mail is
-//! delivered.
+//! The rule whether an account of the system gets mail. RCPT and local delivery both use it.
 //!
-//! Must never look anything up: what the system says of an account is an argument.
+//! Must never look up an account: the facts about the account are an argument.
 
 use serde::{Deserialize, Serialize};
 
-/// What stands at the place of an account's home.
+/// What the path of an account's home directory is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Home {
-    /// Nothing is there, or the file system did not answer in time: perhaps it is not mounted yet.
+    /// Nothing exists there, or the file system did not answer in time. It may not be mounted yet.
     #[default]
     Unknown,
-    /// A directory of the account's, or there is a mailbox already.
+    /// A directory that the account owns, or a directory that already has a mailbox.
     Theirs,
-    /// Something that belongs to somebody else, or the name of a directory that never exists.
+    /// A file or directory of another owner, or the name of a directory that never exists.
     NotTheirs,
 }
 
-/// What the system says of an account. Its shell does not count: a user who may not log in may get
-/// mail.
+/// An account of the system. Its shell is ignored: a user who may not log in may get mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
     /// User id.
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// Its home.
+    /// The home directory.
     pub home: Home,
 }
 
-/// What the settings need of an account.
+/// What the settings require of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Mail is kept below its home.
+    /// True if mail is stored below the home directory.
     pub home: bool,
-    /// The only user as whom mail can be delivered: where the mailer was not started by root.
+    /// The user that runs the mailer, if that is not root. Mail can be delivered to no other user then.
     pub only_user: Option<u32>,
 }
 
 /// Whether an account gets mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It does.
+    /// The account gets mail.
     Gets,
-    /// Never: it is no user's here.
+    /// The account never gets mail.
     Never,
 }
 
 impl Account {
-    /// The rule. Root's own mail is delivered to nobody as root; a program of the system has no home
-    /// of its own. A home that is not there may be mounted later: its mail is accepted and waits.
+    /// Decides whether the account gets mail.
+    ///
+    /// Nothing is delivered with the rights of root, so root gets no mail. Accounts of system programs have no home
+    /// directory of their own. If a home directory is missing, it may be mounted later: mail is accepted and waits.
     pub fn standing(self, needs: Needs) -> Standing {
         let root = self.uid == 0 || self.gid == 0;
         if root || needs.only_user.is_some_and(|only| only != self.uid) {

@@ -1,7 +1,7 @@
-//! Facts in, verdict out: may this client connect, and may it send to this recipient, here, now?
+//! Decides from given facts whether a client may connect, and whether it may send to a recipient.
 //!
-//! Must never ask anyone (no clock, DNS, file or socket), and must never read more into a local
-//! part than its characters: `a%b@us`, `b!a@us` and `"a@b"@us` name mailboxes here or nothing.
+//! Must never use a clock, DNS, a file or a socket. Must never interpret the characters of a local part as a route:
+//! `a%b@us`, `b!a@us` and `"a@b"@us` name mailboxes here or nothing.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

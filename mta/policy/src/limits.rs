@@ -1,7 +1,6 @@
-//! How many connections at once: in total, at each listener and for each client.
+//! The limits on simultaneous connections: in total, at each listener and for each client.
 //!
-//! Must never forget a connection that is open nor count one that is closed: `opened` and
-//! `closed` are called in pairs.
+//! Must never forget an open connection or count a closed one: `opened` and `closed` are called in pairs.
 
 use crate::memory::STRANGERS_PERCENT_MAX;
 use mail::{Enhanced, Reply};
@@ -13,20 +12,20 @@ use std::sync::Arc;
 /// The limits of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections of all listeners together.
+    /// Upper bound on the connections of all listeners together.
     pub connections_max: u32,
-    /// Connections of this listener.
+    /// Upper bound on the connections of this listener.
     pub listener_connections: u32,
-    /// Connections of one client, at all listeners together.
+    /// Upper bound on the connections of one client at all listeners together.
     pub connections_per_client: u32,
 }
 
-/// Who has a connection: what the limit for each client counts.
+/// A client, as the limit for each client counts it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
-    /// One IPv4 address, or one IPv6 network of 64 bits, since a host commands all addresses of its network.
+    /// One IPv4 address or one IPv6 network of 64 bits, because a host can use all addresses of its network.
     Network(IpAddr),
-    /// All clients of the Unix socket at this path: nothing tells one from another.
+    /// All clients of the Unix socket at this path, which cannot be told apart.
     Socket(Arc<Path>),
 }
 
@@ -40,7 +39,7 @@ impl From<IpAddr> for Caller {
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     all: Count,
-    /// Those of each listener that has one, by its address.
+    /// The connections of each listener that has an open one, by the address of the listener.
     listeners: HashMap<Arc<str>, Count>,
     callers: HashMap<Caller, u32>,
 }
@@ -49,11 +48,11 @@ pub struct Connections {
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     open: u32,
-    /// Those of callers that are not trusted.
+    /// The connections of callers that are not trusted.
     strangers: u32,
 }
 
-/// A connection that was accepted: what counts it out again.
+/// An accepted connection, as `closed` needs it.
 #[derive(Clone, Debug)]
 pub struct Connection {
     listener: Arc<str>,
@@ -61,8 +60,8 @@ pub struct Connection {
     trusted: bool,
 }
 
-/// Returns how many of `connections_max` connections all strangers together may have. The rest is for trusted callers, so
-/// that an attacker with many addresses cannot keep them out.
+/// Returns how many of `connections_max` connections all strangers together may have. The rest is for trusted callers,
+/// so that an attacker with many addresses cannot keep them out.
 pub fn strangers_max(connections_max: u32) -> u32 {
     let reserve = u64::from(connections_max) * (100 - STRANGERS_PERCENT_MAX) / 100;
     connections_max - reserve as u32
@@ -86,13 +85,13 @@ impl Count {
 }
 
 impl Connections {
-    /// Counts a new connection if it may be.
+    /// Counts a new connection if the limits allow it.
     ///
-    /// `listener` is its listener's address. `trusted` callers have no limit of their own.
+    /// `listener` is the address of its listener. The limit for each client does not apply to `trusted` callers.
     ///
     /// # Errors
     ///
-    /// The 421 for a connection that is not counted.
+    /// Returns the reply 421 if the connection is refused.
     pub fn opened(
         &mut self,
         limits: ConnectionLimits,
@@ -116,11 +115,11 @@ impl Connections {
         Ok(Connection { listener: listener.clone(), caller, trusted })
     }
 
-    /// Counts a connection out.
+    /// Removes a connection from the counts.
     pub fn closed(&mut self, connection: &Connection) {
         let Connection { listener, caller, trusted } = connection;
         self.all.closed(*trusted);
-        // The last one takes its entry along, so that the tables are bounded by the connections.
+        // The last connection removes the entry, so the tables never have more entries than there are connections.
         if let Some(here) = self.listeners.get_mut(listener) {
             here.closed(*trusted);
             if here.open == 0 {
@@ -135,18 +134,18 @@ impl Connections {
         }
     }
 
-    /// How many are open.
+    /// The number of open connections.
     pub fn open(&self) -> u32 {
         self.all.open
     }
 
-    /// How many different callers have one open.
+    /// The number of callers with an open connection.
     pub fn callers(&self) -> usize {
         self.callers.len()
     }
 }
 
-/// What counts as one client: the address, or the network of 64 bits of an IPv6 address.
+/// Returns the address that stands for a client: its IPv4 address, or the 64-bit network of its IPv6 address.
 pub fn client_network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),
@@ -173,7 +172,7 @@ mod tests {
         Caller::Socket(Path::new(path).into())
     }
 
-    /// One more at the only listener.
+    /// Opens a connection at the only listener.
     fn open(all: &mut Connections, caller: Caller, trusted: bool) -> Option<Connection> {
         all.opened(LIMITS, &"[::]:25".into(), caller, trusted).ok()
     }

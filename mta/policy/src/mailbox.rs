@@ -1,57 +1,57 @@
-//! The name of the mailbox that an address of ours means, safe as one component of a path.
+//! The name of the mailbox that a local part stands for, safe as one component of a path.
 //!
-//! Must never return a name with a `/`, a NUL or another control character, an empty one, or one
-//! with a leading dot; nor one with a leading `-` where a program gets it as an argument.
+//! Must never return a name that is empty, starts with a dot, or contains a `/`, a NUL or another control character.
+//! If a program gets the name as an argument, the name must never start with `-`.
 
 use crate::Standing;
 use std::collections::HashMap;
 
-/// The local part names no mailbox here; becomes 550 5.1.1.
+/// The local part cannot be the name of a mailbox. The reply is 550 5.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("local part cannot be the name of a mailbox")]
 pub struct UnsafeMailbox;
 
-/// The longest name: with a suffix it still fits into a file name of 255 bytes.
+/// Upper bound on a name. With a suffix it still fits into a file name of 255 bytes.
 pub const NAME_BYTES_MAX: usize = 200;
 
-/// What names mean besides a mailbox where mail is delivered, and so cannot be one.
+/// Names that have another meaning at delivery and therefore cannot be mailboxes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// Mailboxes are files, each locked by a file beside it: `joe.lock` is the lock of `joe`.
+    /// True if mailboxes are files with lock files beside them: `joe.lock` is the lock of `joe`.
     pub dotlocks: bool,
-    /// A program gets the name as an argument: `-joe` would be an option of the program.
+    /// True if a program gets the name as an argument: `-joe` would be an option.
     pub arguments: bool,
 }
 
-/// Which mailboxes exist in our domains: asked at RCPT, and again where mail is delivered.
+/// The mailboxes in our domains. RCPT and local delivery both ask here.
 #[derive(Clone, Debug)]
 pub struct Mailboxes {
-    /// What their names cannot be.
+    /// The names that cannot be mailboxes.
     pub names: Names,
-    /// Whose there are.
+    /// The accounts that have a mailbox.
     pub accounts: Accounts,
 }
 
-/// Which mailboxes exist in our domains.
+/// The accounts that have a mailbox in our domains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Accounts {
-    /// Every safe one.
+    /// Every safe name has a mailbox.
     Any,
-    /// These, as `mailbox_name` writes them.
+    /// Only these names, in the form of `mailbox_name`.
     Listed(HashMap<Box<str>, Standing>),
 }
 
-/// A local part leads to no mailbox: 550 5.1.1.
+/// The local part has no mailbox. The reply is 550 5.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMailbox;
 
 impl Mailboxes {
-    /// The name of the mailbox that a local part would have, whether or not there is one.
+    /// Returns the name that the mailbox of a local part would have, whether or not the mailbox exists.
     pub fn name(&self, local: &str) -> Option<String> {
         mailbox_name(local, self.names).ok()
     }
 
-    /// The name of the mailbox of a local part.
+    /// Returns the name of the mailbox of a local part.
     pub fn find(&self, local: &str) -> Result<String, NoMailbox> {
         let name = mailbox_name(local, self.names).map_err(|UnsafeMailbox| NoMailbox)?;
         let standing = match &self.accounts {
@@ -65,8 +65,8 @@ impl Mailboxes {
     }
 }
 
-/// The mailbox of a local part: without quotes and backslashes (RFC 5321 4.1.2), in lower case,
-/// since nobody means two people by `Joe` and `joe`.
+/// Returns the name of the mailbox of a local part: without quotes and backslashes (RFC 5321 4.1.2), and in lower case,
+/// because `Joe` and `joe` are the same person.
 pub fn mailbox_name(local: &str, names: Names) -> Result<String, UnsafeMailbox> {
     let mut name = unquoted(local);
     name.make_ascii_lowercase();
@@ -149,7 +149,7 @@ mod tests {
             ("a/b@us.test", None),
             ("\"a\\/b\"@us.test", None),
         ] {
-            // What the grammar refuses never comes here.
+            // Addresses that the grammar refuses never get here.
             let Ok(address) = Address::parse(text, true) else {
                 assert_eq!(expected, None, "{text}");
                 continue;

@@ -1,27 +1,28 @@
-//! How the memory of all sessions is shared out: a reserve for clients that may relay, and a share for each network of
-//! other clients; and when the operator hears that there is too little.
+//! The distribution of memory among sessions: a reserve for trusted clients, which may relay, and a share for each
+//! network of other clients, the strangers. Also decides when a shortage of memory is reported to the operator.
 //!
-//! Must never refuse a trusted client while there is room, nor let one network of strangers take what others need.
+//! Must never refuse a trusted client while there is room. Must never let one network of strangers take the memory that
+//! other clients need.
 
 use mail::Instant;
 use std::time::Duration;
 
-/// Upper bound on what all strangers hold together, in percent of the memory and of the connections. The rest is for
+/// Upper bound on the share of all strangers together, in percent of the memory and of the connections. The rest is for
 /// trusted clients.
 pub const STRANGERS_PERCENT_MAX: u64 = 75;
-/// Upper bound on what the clients of one network of strangers hold, in per mille of the memory: one eighth.
+/// Upper bound on the memory of the strangers of one network, in per mille of all memory: one eighth.
 pub const NETWORK_PERMILLE_MAX: u64 = 125;
-/// Strangers are hurried while they hold more than this part of what they may hold, in percent.
+/// The share of the strangers' memory, in percent, above which strangers get shorter timeouts.
 pub const STRESS_PERCENT_MIN: u64 = 50;
-/// How long a shortage is still told of after the last refusal.
+/// How long a shortage is still reported after the last refusal.
 pub const SHORTAGE_KEPT: Duration = Duration::from_secs(60);
-/// A shortage that lasts is logged again after this time.
+/// The time after which a shortage that lasts is logged again.
 pub const SHORTAGE_ALARM_WAIT: Duration = Duration::from_secs(60);
 
 const _: () =
     assert!(NETWORK_PERMILLE_MAX < 10 * STRANGERS_PERCENT_MAX && STRANGERS_PERCENT_MAX < 100);
 
-/// What sessions of one process may hold, in bytes. The bounds of strangers are never below what one message needs.
+/// The memory that the sessions of one process may hold, in bytes. The bounds for strangers always allow one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryBounds {
     /// All sessions together.
@@ -30,24 +31,24 @@ pub struct MemoryBounds {
     strangers: u64,
     /// One network of strangers.
     network: u64,
-    /// Above it strangers are hurried.
+    /// The memory of strangers above which they get shorter timeouts.
     stress: u64,
-    /// On its way to queue.
+    /// Unanswered bytes on the link to process queue.
     in_transit: u64,
 }
 
-/// What strangers hold, in bytes.
+/// The memory that strangers hold, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StrangersHold {
-    /// All of them together.
+    /// All strangers together.
     pub all: u64,
-    /// The clients of one network.
+    /// The strangers of one network.
     pub network: u64,
 }
 
 impl MemoryBounds {
-    /// The bounds for a process whose sessions may hold `bytes_max`; one session with a usual message needs
-    /// `message_bytes`.
+    /// Returns the bounds for a process whose sessions may hold `bytes_max` together. One session with a usual message
+    /// needs `message_bytes`.
     pub fn new(bytes_max: u64, message_bytes: u64) -> MemoryBounds {
         let strangers = part(bytes_max, STRANGERS_PERCENT_MAX, 100).max(message_bytes);
         let network = part(bytes_max, NETWORK_PERMILLE_MAX, 1_000).max(message_bytes);
@@ -61,26 +62,26 @@ impl MemoryBounds {
         }
     }
 
-    /// How much may be on its way to queue before sessions wait to hand over more. What is left of the strangers'
-    /// part has room for one session with a message at least: no body is refused because of its own
-    /// bytes on their way.
+    /// The number of bytes on their way to process queue at which sessions wait before they send more.
+    ///
+    /// The rest of the strangers' memory has room for at least one session with a message. No body is therefore refused
+    /// because of its own bytes on their way.
     pub fn in_transit_bytes_max(&self) -> u64 {
         self.in_transit
     }
 
-    /// Whether a client alone may hold these bytes, when nobody else holds any. What it may not is never worth a
-    /// second try.
+    /// True if a client may hold these bytes while no other client holds any. Otherwise the client need not try again.
     pub fn has_room_alone(&self, trusted: bool, bytes: u64) -> bool {
         bytes <= if trusted { self.all } else { self.network }
     }
 
-    /// Whether a trusted client may make it `wanted` bytes that all hold together.
+    /// True if all sessions together may hold `wanted` bytes. This is the only bound for trusted clients.
     pub fn has_room(&self, wanted: u64) -> bool {
         wanted <= self.all
     }
 
-    /// Whether a stranger may hold `bytes` more, when all sessions hold `all` bytes, and `beside` bytes are held
-    /// outside of sessions. Nobody knows whose these are: they count as strangers' here.
+    /// True if a stranger may hold `bytes` more. All sessions hold `all` bytes, and `beside` bytes are held outside of
+    /// sessions. The clients of the latter are unknown, so they count as strangers' memory.
     #[inline]
     pub fn has_room_for_stranger(
         &self,
@@ -91,14 +92,14 @@ impl MemoryBounds {
     ) -> bool {
         let more = beside.saturating_add(bytes);
         let wanted = all.saturating_add(more);
-        // What all hold together is within the smallest bound: so is every part of it.
+        // If the sum is within the smallest bound, so is each of its parts.
         wanted <= self.network
             || (self.has_room(wanted)
                 && hold.all.saturating_add(more) <= self.strangers
                 && hold.network.saturating_add(bytes) <= self.network)
     }
 
-    /// Whether strangers who hold a transaction and say nothing are to make room soon.
+    /// True if strangers with an open transaction must get shorter timeouts.
     pub fn is_stressed(&self, strangers: u64) -> bool {
         strangers > self.stress
     }
@@ -108,7 +109,7 @@ fn part(bytes: u64, numerator: u64, denominator: u64) -> u64 {
     bytes.saturating_mul(numerator) / denominator
 }
 
-/// Since when memory has been short.
+/// A shortage of memory: its start, and when it was last logged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shortage {
     refused: u64,
@@ -118,24 +119,24 @@ pub struct Shortage {
 #[derive(Clone, Copy, Debug)]
 struct Lasts {
     since: Instant,
-    /// Requests refused before.
+    /// Requests that were refused before the shortage began.
     refused_before: u64,
-    /// The last refusal, or the last moment of stress.
+    /// When the last request was refused or the last stress was seen.
     seen: Instant,
     logged: Option<Instant>,
 }
 
-/// How short memory is.
+/// The report of a shortage of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short {
-    /// Since the shortage began.
+    /// The time since the shortage began.
     pub lasted: Duration,
-    /// Requests refused meanwhile.
+    /// Requests that were refused during the shortage.
     pub refused: u64,
 }
 
 impl Shortage {
-    /// Takes a look, to be repeated every second: `refused` is the number of all requests refused for want of memory.
+    /// Updates the state, once a second. `refused` is the number of all requests that were refused for lack of memory.
     pub fn look(&mut self, stressed: bool, refused: u64, now: Instant) {
         let refused_before = std::mem::replace(&mut self.refused, refused);
         if stressed || refused > refused_before {
@@ -145,7 +146,7 @@ impl Shortage {
         self.lasts = self.lasts.filter(|lasts| now.since(lasts.seen) < SHORTAGE_KEPT);
     }
 
-    /// How short memory is, if it is.
+    /// Returns the current shortage.
     pub fn short(&self, now: Instant) -> Option<Short> {
         self.lasts.map(|lasts| Short {
             lasted: now.since(lasts.since),
@@ -153,7 +154,7 @@ impl Shortage {
         })
     }
 
-    /// The same, when it is time to log it, or to log it again.
+    /// Returns the current shortage if it must be logged now.
     pub fn alarm(&mut self, now: Instant) -> Option<Short> {
         let lasts = self.lasts.as_mut()?;
         if lasts.logged.is_some_and(|logged| now.since(logged) < SHORTAGE_ALARM_WAIT) {
@@ -182,13 +183,13 @@ mod tests {
         let may = |all, bytes| bounds.has_room_for_stranger(all, hold(all, 0), 0, bytes);
         assert!(may(strangers - 1, 1) && !may(strangers, 1));
         assert!(bounds.has_room(256 * MIB) && !bounds.has_room(256 * MIB + 1));
-        // What trusted clients hold is not taken from the strangers' part before all of it is full.
+        // The memory of trusted clients does not reduce the strangers' part until all memory is full.
         let beside_trusted = |strangers| {
             bounds.has_room_for_stranger(64 * MIB + strangers, hold(strangers, 0), 0, 1)
         };
         assert!(beside_trusted(strangers - 1) && !beside_trusted(strangers));
         assert!(!bounds.has_room_for_stranger(256 * MIB, hold(0, 0), 0, 1));
-        // Nor can what they have handed over fill the reserve.
+        // Bytes that strangers have sent to process queue cannot fill the reserve either.
         let handed_over = |beside| bounds.has_room_for_stranger(0, hold(0, 0), beside, 1);
         assert!(handed_over(strangers - 1) && !handed_over(strangers));
     }
@@ -218,7 +219,7 @@ mod tests {
     fn r211_what_is_on_its_way_to_queue_leaves_room_for_the_rest_of_its_message() {
         for kib in [80, 85, 100, 128, 160, 256, 1_024, 262_144] {
             let bounds = MemoryBounds::new(kib << 10, MESSAGE);
-            // More is handed over only while less is on its way.
+            // More bytes are sent only while fewer bytes are on their way.
             let beside = bounds.in_transit_bytes_max() - 1;
             let hold = StrangersHold::default();
             assert!(bounds.has_room_for_stranger(0, hold, beside, MESSAGE), "{kib} KiB");

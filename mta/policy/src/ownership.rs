@@ -1,26 +1,26 @@
-//! Whether a mailbox is its recipient's alone, judged by what the file system says of it.
+//! The rule whether a mailbox belongs to its recipient alone, by its owner, group and permissions.
 //!
-//! Must never be asked about a path: only about what was opened, so that nobody can change it between
-//! the question and the writing.
+//! Must never be applied to a path, only to an open file: nobody can replace an open file between the check and the
+//! write.
 
 use serde::{Deserialize, Serialize};
 
-/// Owner, group and permissions of a file or directory, as fstat(2) has them.
+/// Owner, group and permissions of a file or directory, as fstat(2) returns them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ownership {
-    /// Its owner.
+    /// The user id of the owner.
     pub uid: u32,
-    /// Its group.
+    /// The group id.
     pub gid: u32,
-    /// Its mode; only the permissions count.
+    /// The mode, of which only the permissions are used.
     pub mode: u32,
 }
 
 /// The groups whose members may write to a mailbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// The system's group `mail`: mailboxes are 0660 and of this group on many systems, and its programs are the
-    /// system's own.
+    /// The system's group `mail`. On many systems mailboxes have this group and the mode 0660, and only programs of the
+    /// system have the group.
     pub mail: Option<u32>,
     /// The recipient's primary group, if it has no other member.
     pub private: Option<u32>,
@@ -29,13 +29,13 @@ pub struct Groups {
 /// Why mail is not written into a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum NotTheirs {
-    /// It belongs to somebody else than its recipient.
+    /// The mailbox belongs to another user: the user ids of the owner and of the recipient.
     #[error("belongs to user id {0}, not to its recipient, user id {1}")]
     Owner(u32, u32),
-    /// Others than its recipient may write to it.
+    /// All users may write to the mailbox.
     #[error("may be written to by everybody")]
     Everybody,
-    /// The members of a group may write to it, and the group is neither `mail` nor private.
+    /// The members of a group may write to the mailbox, and the group is neither `mail` nor private.
     #[error("may be written to by the members of group id {0}")]
     Group(u32),
 }
@@ -44,7 +44,7 @@ const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
 impl Ownership {
-    /// Whether only `recipient`, a user id, and members of these groups may write here.
+    /// Checks that only the user id `recipient` and members of these groups may write to the mailbox.
     pub fn judge(self, recipient: u32, groups: Groups) -> Result<(), NotTheirs> {
         if self.uid != recipient {
             return Err(NotTheirs::Owner(self.uid, recipient));

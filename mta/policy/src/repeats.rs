@@ -1,6 +1,6 @@
-//! Which mailboxes of ours a transaction has named, whatever the spelling.
+//! Recognises repeated recipients of a transaction in our domains, however they are spelt.
 //!
-//! Must never take two mailboxes for one: what is taken for a repetition gets no copy.
+//! Must never take two mailboxes for one: a recipient that counts as a repetition gets no copy.
 
 use crate::{Policy, Postmaster};
 use mail::{Address, Domain};
@@ -10,25 +10,25 @@ use std::hash::{BuildHasher, RandomState};
 
 /// The mailboxes of one transaction, by a hash of their canonical form.
 ///
-/// Two mailboxes of one hash: the later is not remembered, and a repetition of it gets a copy of its own. The
-/// hash has a random key, so nobody finds such mailboxes on purpose.
+/// If two mailboxes have the same hash, the later one is not remembered, and its repetitions get copies. The hash has a
+/// random key, so nobody can find such mailboxes on purpose.
 #[derive(Debug, Default)]
 pub struct Repeats {
     key: RandomState,
-    /// To the recipient's place among those that were accepted.
+    /// The place of each recipient among the accepted ones.
     places: HashMap<u64, u32>,
-    /// Whether `places` has the first recipient. It is entered with the second one: most messages have
-    /// no second recipient.
+    /// True if `places` has the first recipient. The first recipient is added with the second, because most messages
+    /// have no second recipient.
     first_entered: bool,
 }
 
 impl Repeats {
-    /// Bytes that one recipient takes at most: an entry of the table, which is half empty after it has
-    /// grown.
+    /// Upper bound on the memory of one recipient: an entry of the table, which is half empty after it has grown.
     pub const ENTRY_BYTES_MAX: usize = 40;
 
-    /// Whether `address` is the mailbox of one of the recipients accepted `before`, which are asked for
-    /// by their places. If it is not, the caller puts it at the place `next`: 0 for the first recipient only.
+    /// Returns true if `address` is the mailbox of an accepted recipient. `before` returns the accepted recipients by
+    /// their places. Otherwise the caller adds the recipient at the place `next`, which is 0 only for the first
+    /// recipient.
     pub fn had<A: Borrow<Address>>(
         &mut self,
         policy: &Policy,
@@ -46,7 +46,7 @@ impl Repeats {
         self.find_or_enter(policy, address, next, before)
     }
 
-    /// Whether the mailbox is known; if it is not, it is remembered at this place.
+    /// Returns true if the mailbox is known. Otherwise remembers it with this place.
     fn find_or_enter<A: Borrow<Address>>(
         &mut self,
         policy: &Policy,
@@ -71,16 +71,18 @@ impl Repeats {
 /// A mailbox of ours in its canonical form.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Mailbox {
-    /// As `mailbox_name` has it.
+    /// The name that `mailbox_name` returns.
     name: String,
-    /// Two of our domains may keep their mail in different places. An address literal counts as its
-    /// address, in whichever way it is written.
+    /// The domain, because two of our domains may store their mail in different places. Different spellings of an
+    /// address literal are the same.
     domain: Box<str>,
 }
 
 impl Mailbox {
-    /// `None`: mail to this address does not end here. The exception is the address that the settings
-    /// name for the postmaster: every spelling of the postmaster becomes it, so it is compared as written.
+    /// Returns the mailbox of an address, or `None` if its mail is not delivered here.
+    ///
+    /// The address of the postmaster in the settings is an exception. All spellings of the postmaster are replaced by
+    /// it, so it is compared as written, even if it is elsewhere.
     fn of(policy: &Policy, address: &Address) -> Option<Mailbox> {
         let domain = address.domain();
         if !policy.ends_here(domain) {
@@ -107,7 +109,7 @@ mod tests {
     use crate::verdict::tests::policy;
     use mail::{Notify, Recipient};
 
-    /// The places of the recipients that are no repetitions.
+    /// Returns the places of the recipients that are not repetitions.
     fn kept(texts: &[String]) -> Vec<usize> {
         let policy = policy(Accounts::Any);
         let mut repeats = Repeats::default();
@@ -206,7 +208,7 @@ mod tests {
         let mut repeats = Repeats::default();
         for hash in 0..50_000 {
             repeats.places.insert(hash, 0);
-            // 16 bytes and one of control an entry, of which the table fills 7 of 8.
+            // An entry takes 16 bytes and a control byte, and the table uses 7 of 8 entries.
             let bytes = repeats.places.capacity() * 8 / 7 * 17;
             let allowed = (repeats.places.len() + 8) * Repeats::ENTRY_BYTES_MAX;
             assert!(bytes <= allowed, "{} entries: {bytes}", repeats.places.len());

@@ -1,8 +1,7 @@
-//! Where mail for a domain goes next: our own domains first, then the routes of the settings in
-//! their order, then the domain's MX.
+//! Finds the next hop for a recipient: first our own domains, then the routes of the settings in their order, then the
+//! MX records of the domain.
 //!
-//! Must never lead a stranger's address literal to this machine or its network, unless a route of
-//! the settings says so.
+//! Must never send mail for an address literal of a stranger to this machine or its network, unless a route says so.
 
 use crate::verdict::POSTMASTER;
 use crate::{Names, Postmaster, mailbox_name};
@@ -11,27 +10,27 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-/// Which domains a route is for.
+/// The domains that a route applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pattern {
-    /// `*`: all.
+    /// `*`: all domains.
     Any,
-    /// `*.sink.test`: all below it, not itself.
+    /// `*.sink.test`: all domains below this one, without this one.
     Below(Domain),
-    /// `sink.test`: itself.
+    /// `sink.test`: this domain only.
     Exact(Domain),
 }
 
 /// One `[[route]]` of the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// For whom.
+    /// The domains.
     pub pattern: Pattern,
-    /// Where to.
+    /// The next hop of their mail.
     pub to: NextHop,
 }
 
-/// All routes, ready for lookups whose cost is the number of labels of the domain.
+/// All routes. The cost of a lookup is the number of labels of the domain.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     own: HashSet<Domain>,
@@ -49,9 +48,11 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// `own` are our domains and `own_hop` where their mail goes (`Local`, or an LMTP server);
-    /// mail for `hostname` goes there, too, if no route matches it. `literals` allows `user@[192.0.2.1]`
-    /// to be sent to that address.
+    /// Builds the routes. `own` are our domains, and `own_hop` is the next hop of their mail: `Local` or an LMTP
+    /// server.
+    ///
+    /// Mail for `hostname` has the same next hop if no route matches. If `literals` is true, mail for
+    /// `user@[192.0.2.1]` is sent to that address.
     pub fn new(
         own: HashSet<Domain>,
         own_hop: NextHop,
@@ -82,7 +83,7 @@ impl Routes {
         built
     }
 
-    /// The same with the postmaster of the settings, who takes the place of this machine's postmaster at RCPT.
+    /// Adds the postmaster of the settings, which replaces the postmaster of this machine at RCPT.
     pub fn with_postmaster(mut self, postmaster: &Postmaster) -> Routes {
         let local = match postmaster {
             Postmaster::Mailbox(local) => Some(&**local),
@@ -95,28 +96,29 @@ impl Routes {
         self
     }
 
-    /// The same with addresses of this machine: `joe@[one of them]` is for `joe` here (RFC 5321
+    /// Adds the addresses of this machine. Mail for `joe` at the literal of such an address is for `joe` here (RFC 5321
     /// 4.1.3).
     pub fn with_addresses(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Routes {
         self.addresses = addresses.into_iter().map(|address| address.to_canonical()).collect();
         self
     }
 
-    /// Whether mail for this domain ends here: one of our domains, or the literal of one of our
-    /// addresses.
+    /// True if the domain is one of our domains or the literal of one of our addresses.
     pub fn is_own(&self, domain: &Domain) -> bool {
         let is_address = |address: IpAddr| self.addresses.contains(&address.to_canonical());
         self.own.contains(domain) || domain.literal().is_some_and(is_address)
     }
 
-    /// Whether this domain is the name of this machine, is not one of our domains, and no route names it; `*`
-    /// names nothing.
+    /// True if the domain is the name of this machine, is not one of our domains, and is named by no route. The route
+    /// `*` names no domain.
     pub fn is_hostname(&self, domain: &Domain) -> bool {
         self.hostname.as_ref() == Some(domain)
     }
 
-    /// The next hop for a recipient. Mail for the postmaster of this machine stays here, as RCPT says, even
-    /// if `*` leads the rest of the mail for its name elsewhere.
+    /// Returns the next hop for a recipient.
+    ///
+    /// Mail for the postmaster of this machine stays here, as RCPT promises, even if the route `*` matches the name of
+    /// the machine.
     pub fn next_hop_of(&self, address: &Address) -> NextHop {
         match self.is_own(address.domain()) {
             true => self.home(),
@@ -124,13 +126,13 @@ impl Routes {
         }
     }
 
-    /// The next hops of a message's recipients, in their order. A list has many of one domain next to each
-    /// other: the routes are asked once for those.
+    /// Returns the next hops of the recipients in their order. Consecutive recipients of one domain need only one
+    /// lookup.
     pub fn next_hops_of<'a>(&self, addresses: impl Iterator<Item = &'a Address>) -> Vec<NextHop> {
         let mut hops: Vec<NextHop> = Vec::with_capacity(addresses.size_hint().0);
         let mut before = None;
         for address in addresses {
-            // Only at the name of this machine does the local part count.
+            // The local part has a meaning only at the name of this machine.
             let domain = Some(address.domain()).filter(|domain| !self.is_hostname(domain));
             let same = hops.last().filter(|_| domain.is_some() && domain == before);
             hops.push(same.cloned().unwrap_or_else(|| self.next_hop_of(address)));
@@ -139,7 +141,7 @@ impl Routes {
         hops
     }
 
-    /// The same for a recipient of which the caller knows that its domain is not our own.
+    /// Returns the next hop for a recipient whose domain is not our own.
     pub(crate) fn next_hop_of_foreign(&self, address: &Address) -> NextHop {
         match self.is_own_postmaster(address) {
             true => self.home(),
@@ -155,7 +157,7 @@ impl Routes {
             && mailbox_name(address.local(), Names::default()).is_ok_and(postmaster)
     }
 
-    /// The next hop for a domain. Always an answer: `NextHop::Error` where there is none.
+    /// Returns the next hop for a domain, which is `NextHop::Error` if there is none.
     pub fn next_hop(&self, domain: &Domain) -> NextHop {
         match self.is_own(domain) {
             true => self.home(),
@@ -210,7 +212,7 @@ fn key(domain: &Domain) -> Box<str> {
     domain.as_str().into()
 }
 
-/// Not this machine, nor its link or a group: an address that somebody else can answer on.
+/// True if the address may belong to another host: it is not of this machine, of its link, or of a group.
 fn is_foreign(address: IpAddr) -> bool {
     let no = address.is_loopback() || address.is_unspecified() || address.is_multicast();
     let near = match address {

@@ -1,6 +1,6 @@
-//! The verdict on a recipient: may this client send to it, here?
+//! Decides whether a client may send to a recipient.
 //!
-//! Must never let a stranger send through us to anybody else, whatever the address looks like.
+//! Must never let a stranger send to recipients outside of our domains, however the address is written.
 
 use crate::{Mailboxes, Names, NoMailbox, Routes, mailbox_name};
 use ipnet::IpNet;
@@ -8,12 +8,12 @@ use mail::{Address, Domain, Enhanced, NextHop, Recipient, Reply, Verdict};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// A client as far as it counts here.
+/// The facts about a client that the verdict depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// `None`: it came over a Unix socket.
+    /// The address, or `None` for a client of a Unix socket.
     pub address: Option<IpAddr>,
-    /// The settings of its listener say that it may send to anywhere.
+    /// True if the settings of the listener allow its clients to send to any recipient.
     pub trusted: bool,
 }
 
@@ -44,22 +44,22 @@ impl Postmaster {
 /// The local part that exists everywhere (RFC 5321 4.5.1).
 pub(crate) const POSTMASTER: &str = "postmaster";
 
-/// What the settings say about who may send what.
+/// The settings that the verdicts follow.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Who may send to anywhere (`relay.from`).
+    /// The networks whose clients may send to any recipient (`relay.from`).
     pub relay_from: Vec<IpNet>,
     /// Our mailboxes.
     pub mailboxes: Mailboxes,
-    /// Who reads what is sent to the postmaster.
+    /// Where mail for the postmaster goes.
     pub postmaster: Postmaster,
-    /// Our domains, and where everything goes.
+    /// Our domains and the next hops of all others.
     pub routes: Routes,
 }
 
 impl Policy {
-    /// Whether this client may send to anywhere and is free of the limits for each address. A
-    /// client of a Unix socket is a stranger, unless its listener trusts it.
+    /// True if the client may send to any recipient and has no limits of its own. A client of a Unix socket is a
+    /// stranger unless its listener trusts it.
     pub fn is_trusted(&self, client: impl Into<Client>) -> bool {
         let Client { address, trusted } = client.into();
         let address = address.map(|address| address.to_canonical());
@@ -67,7 +67,7 @@ impl Policy {
         trusted || address.is_some_and(within)
     }
 
-    /// The verdict on RCPT TO: the answer that delivery will give.
+    /// Returns the verdict on RCPT TO, which is also the result of delivery.
     pub fn recipient(&self, client: impl Into<Client>, address: &Address) -> Verdict {
         if self.is_our_postmaster(address) {
             return self.postmaster();
@@ -75,7 +75,7 @@ impl Policy {
         if self.routes.is_own(address.domain()) {
             return self.mailbox(address.local());
         }
-        // A route says where mail goes, not who may send it: routes open nothing.
+        // A route decides where mail goes. It does not allow a client to send.
         if !self.is_trusted(client) {
             let text = "relay access denied: not a domain of ours";
             return reject(554, Enhanced(5, 7, 1), text);
@@ -86,8 +86,10 @@ impl Policy {
         }
     }
 
-    /// The verdict on the postmaster, who exists in all our domains and for the machine's own name
-    /// (RFC 5321 4.5.1), unless a route names it: whether the mailbox or address of the settings takes mail.
+    /// Returns the verdict on the postmaster: whether the mailbox or address of the settings accepts mail.
+    ///
+    /// The postmaster exists in all our domains, and at the name of this machine unless a route names it (RFC 5321
+    /// 4.5.1).
     pub fn postmaster(&self) -> Verdict {
         match &self.postmaster {
             Postmaster::Mailbox(local) => self.mailbox(local),
@@ -101,8 +103,8 @@ impl Policy {
         }
     }
 
-    /// The recipient as its mail is delivered: another one for the postmaster, if the settings name
-    /// somebody. Reports still name the recipient that was addressed (RFC 3461 5.2.2).
+    /// Returns the recipient that the mail is delivered to. The postmaster is replaced by the recipient in the
+    /// settings, but reports still name the original recipient (RFC 3461 5.2.2).
     pub fn as_delivered(&self, recipient: Recipient) -> Recipient {
         let Some(address) = self.stands_for(&recipient.address) else { return recipient };
         let domain = recipient.address.domain_text();
@@ -111,7 +113,7 @@ impl Policy {
         Recipient { address, orcpt: recipient.orcpt.or_else(addressed), ..recipient }
     }
 
-    /// Where mail for the postmaster goes, if `address` is ours and not the mailbox of that name.
+    /// Returns the address that replaces `address` if that is our postmaster, or `None` if it is not replaced.
     fn stands_for(&self, address: &Address) -> Option<Address> {
         if !self.is_our_postmaster(address) {
             return None;
@@ -125,9 +127,11 @@ impl Policy {
         }
     }
 
-    /// Whether one of these recipients has had the message, as it says itself (`names`): only recipients
-    /// whose mail process local delivers count, since it writes `Delivered-To`. Refused at the end of data, as
-    /// delivery would fail: a failure after the `250` would send the message to a sender who may be forged.
+    /// True if the message was already delivered to one of these recipients. `names` says whether a Delivered-To field
+    /// names an address.
+    ///
+    /// Only recipients of process local count, because it writes Delivered-To. Such a message is refused at the end of
+    /// the data: if delivery failed after the `250`, a notice would go to a sender that may be forged.
     pub fn is_loop(
         &self,
         mut recipients: impl Iterator<Item = Recipient>,
@@ -139,14 +143,13 @@ impl Policy {
         recipients.any(|recipient| had(&recipient) && here(&recipient))
     }
 
-    /// Whether mail for this domain is delivered here, if anybody in it gets mail. Of the machine's own name this
-    /// holds for the postmaster: see [`Routes::next_hop_of`].
+    /// True if mail for this domain may be delivered here. At the name of this machine that holds only for the
+    /// postmaster: see [`Routes::next_hop_of`].
     pub fn ends_here(&self, domain: &Domain) -> bool {
         self.routes.is_own(domain) || self.routes.is_hostname(domain)
     }
 
-    /// Of the machine's own name only the postmaster is ours, unless the settings list it among our
-    /// domains.
+    /// True if the address is the postmaster of one of our domains or of this machine.
     fn is_our_postmaster(&self, address: &Address) -> bool {
         is_postmaster(address.local()) && self.ends_here(address.domain())
     }
@@ -159,8 +162,8 @@ impl Policy {
     }
 }
 
-/// Whether this local part means the postmaster, in whatever spelling. Asked for each recipient, so
-/// that a copy is made only of a quoted one.
+/// True if this local part means the postmaster. This is checked for each recipient, so only a quoted local part is
+/// copied.
 fn is_postmaster(local: &str) -> bool {
     match local.starts_with('"') {
         true => mailbox_name(local, Names::default()).is_ok_and(|name| name == POSTMASTER),
@@ -206,7 +209,7 @@ pub(crate) mod tests {
     const STRANGER: &str = "203.0.113.9";
     const FRIEND: &str = "10.1.2.3";
 
-    /// 0 is accepted, else the reply's code.
+    /// Asserts the code of the verdict, which is 0 if the recipient is accepted.
     fn check(policy: &Policy, client: &str, address: &str, expected: u16) {
         let Ok(parsed) = Address::parse(address, true) else {
             assert_ne!(expected, 0, "{address} does not parse");
@@ -386,7 +389,7 @@ pub(crate) mod tests {
             check(&listed, STRANGER, address, 550);
             check(&listed, FRIEND, address, 550);
         }
-        // Where every mailbox exists these are names like any other; they stay here.
+        // If every mailbox exists, these are names like any other, and their mail stays here.
         let any = policy(Accounts::Any);
         for address in ["joe%elsewhere.example@local.test", "elsewhere.example!joe@local.test"] {
             check(&any, STRANGER, address, 0);

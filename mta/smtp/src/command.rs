@@ -1,12 +1,11 @@
-//! One command line, taken apart as far as its verb's grammar goes (RFC 5321 4.1.1, RFC 2033,
-//! RFC 3030).
+//! Parses one command line as far as the grammar of its verb goes (RFC 5321 4.1.1, RFC 2033, RFC 3030).
 //!
-//! Must never copy what a client sent (a source route's names are, to be checked), and never guess: a
-//! line that belongs to another protocol is said to.
+//! Must never copy the line, except the names of a source route, which are checked. Must never guess: a line of
+//! another protocol is reported as such.
 
 use memchr::memchr2;
 
-/// What a client asks for; arguments are still text.
+/// A command of the client. Its arguments are text, which is not checked here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// `HELO name`.
@@ -15,17 +14,17 @@ pub enum Command<'a> {
     Ehlo(&'a str),
     /// `LHLO name` (RFC 2033 4.1).
     Lhlo(&'a str),
-    /// `MAIL FROM:`, with what comes after the colon.
+    /// `MAIL FROM:`, with the text after the colon.
     Mail(Path<'a>),
-    /// `RCPT TO:`, with what comes after the colon.
+    /// `RCPT TO:`, with the text after the colon.
     Rcpt(Path<'a>),
     /// `DATA`.
     Data,
     /// `BDAT size [LAST]` (RFC 3030 2).
     Bdat {
-        /// Octets that follow the line.
+        /// The number of octets that follow the line.
         size: u64,
-        /// No chunk comes after this one.
+        /// True if this is the last chunk.
         last: bool,
     },
     /// `RSET`.
@@ -34,55 +33,54 @@ pub enum Command<'a> {
     Noop,
     /// `QUIT`.
     Quit,
-    /// `VRFY` of anything.
+    /// `VRFY` with any argument.
     Vrfy,
-    /// `EXPN` of anything.
+    /// `EXPN` with any argument.
     Expn,
     /// `HELP`.
     Help,
     /// `AUTH`, which is not offered.
     Auth,
-    /// A verb that exists and is not for strangers: ETRN, XCLIENT, STARTTLS and such.
+    /// A verb that other servers know: ETRN, XCLIENT, STARTTLS and similar ones.
     Unimplemented,
 }
 
-/// `<path> parameters`, or the same without the brackets.
+/// The argument of MAIL and RCPT: `<path> parameters`, or the same without the brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path<'a> {
-    /// Between `<` and `>`, without a source route, which is checked and dropped
-    /// (RFC 5321 appendix C).
+    /// The text between `<` and `>`. A source route is checked and removed (RFC 5321 appendix C).
     pub mailbox: &'a str,
-    /// After `>`: empty, or a space and words.
+    /// The text after `>`: empty, or a space and words.
     pub parameters: &'a str,
 }
 
-/// Why a line is no command.
+/// Why a line is not a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
-    /// HTTP, TLS, SSH, a PROXY header, or a message's header: whoever sends it reads no replies.
+    /// HTTP, TLS, SSH, a PROXY header, or the header of a message. Such a client does not read replies.
     #[error("not SMTP")]
     Foreign,
-    /// Not UTF-8.
+    /// The line is not UTF-8.
     #[error("bad UTF-8")]
     BadUtf8,
-    /// A control character, or nothing at all.
+    /// The line has a control character or is empty.
     #[error("bad syntax")]
     Syntax,
-    /// No verb known here.
+    /// The verb is unknown.
     #[error("unknown command")]
     Unknown,
-    /// A known verb with wrong arguments, and what is right.
+    /// The arguments of a known verb are wrong. The text says what is right.
     #[error("usage: {0}")]
     Usage(&'static str),
-    /// A `BDAT` whose octets cannot be told from commands.
+    /// A `BDAT` without a valid size, whose octets cannot be told from commands.
     #[error("bad BDAT")]
     BadChunk,
 }
 
 use CommandError::Usage;
 
-/// Takes a line without its line end apart.
+/// Parses a line without its line end.
 pub fn parse(line: &[u8]) -> Result<Command<'_>, CommandError> {
     if line.first().is_some_and(|byte| starts_foreign(*byte)) {
         return Err(CommandError::Foreign);
@@ -99,7 +97,7 @@ pub fn parse(line: &[u8]) -> Result<Command<'_>, CommandError> {
     known(verb, rest.trim_start_matches(' '))
 }
 
-/// No line of SMTP starts with this byte, whatever follows.
+/// True if no line of SMTP starts with this byte.
 pub fn starts_foreign(byte: u8) -> bool {
     !byte.is_ascii() || byte.is_ascii_control() && !matches!(byte, b'\r' | b'\n' | b'\t')
 }
@@ -132,13 +130,13 @@ fn known<'a>(verb: &str, rest: &'a str) -> Result<Command<'a>, CommandError> {
 const UNIMPLEMENTED: &[&str] =
     &["ETRN", "TURN", "ATRN", "SEND", "SOML", "SAML", "STARTTLS", "BURL", "XCLIENT", "XFORWARD"];
 
-/// Requests of other protocols. PROXY (HAProxy's) is taken from nobody here.
+/// Verbs of other protocols. The PROXY header of HAProxy is not supported.
 const FOREIGN: &[&str] = &[
     "GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS", "CONNECT", "PATCH", "TRACE", "PRI", "PROXY",
 ];
 
-/// The verb belongs to another protocol, or is the name of a header field: then somebody's
-/// message would be running as commands.
+/// True if the verb belongs to another protocol or is the name of a header field. In the second case the lines of a
+/// message are arriving as commands.
 fn is_foreign(verb: &str) -> bool {
     verb.contains(':')
         || verb.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("SSH-"))
@@ -161,7 +159,8 @@ fn named<'a>(
     if rest.is_empty() { Err(Usage(usage)) } else { Ok(command) }
 }
 
-/// One word that may stand in a Received field: no comment, quote or bracket gets in by it.
+/// Returns the name if it is one word that may stand in a Received field, without the characters of comments, quoted
+/// strings and brackets.
 fn hello_name(rest: &str) -> Option<&str> {
     let fits = |character: char| match character {
         ' ' | '(' | ')' | '<' | '>' | '"' | '\\' | ',' | ';' | '@' => false,
@@ -171,7 +170,7 @@ fn hello_name(rest: &str) -> Option<&str> {
         .then_some(rest)
 }
 
-/// `FROM:<path>` or `TO:<path>`; spaces after the colon pass, as they do everywhere.
+/// Parses `FROM:<path>` or `TO:<path>`. Spaces after the colon are accepted, as other mail servers accept them.
 fn path<'a>(rest: &'a str, keyword: &str) -> Option<Path<'a>> {
     let head = rest.get(..keyword.len())?;
     if !head.eq_ignore_ascii_case(keyword) {
@@ -187,7 +186,7 @@ fn path<'a>(rest: &'a str, keyword: &str) -> Option<Path<'a>> {
     Some(Path { mailbox: without_route(&inner[..end])?, parameters })
 }
 
-/// Where the `>` is that stands in no quoted string: the first one, if no quote stands before it.
+/// Returns the position of the first `>` outside of quoted strings.
 fn closing_bracket(inner: &str) -> Option<usize> {
     let end = memchr2(b'>', b'"', inner.as_bytes())?;
     match inner.as_bytes()[end] {
@@ -196,11 +195,12 @@ fn closing_bracket(inner: &str) -> Option<usize> {
     }
 }
 
-/// A mailbox without its brackets, as cameras, scanners and scripts send it and every other mailer
-/// takes it; RFC 5321 4.1.2 has them. It ends at the first space outside of quotes. Half a pair of
-/// brackets is a mistake, and a source route has to have them.
+/// Parses a mailbox without brackets, which ends at the first space outside of quoted strings.
+///
+/// RFC 5321 4.1.2 requires the brackets, but cameras, scanners and scripts omit them, and other mail servers accept
+/// that. A single bracket and a source route without brackets are errors.
 fn bare_path(rest: &str) -> Option<Path<'_>> {
-    // The end of the line ends it like a space.
+    // The end of the line ends the mailbox as a space does.
     let line = rest.as_bytes().iter().copied().chain([b' ']);
     let end = first_unquoted(line, |byte| matches!(byte, b' ' | b'<' | b'>'))?;
     let (mailbox, parameters) = rest.split_at(end);
@@ -209,7 +209,7 @@ fn bare_path(rest: &str) -> Option<Path<'_>> {
     good.then_some(Path { mailbox, parameters })
 }
 
-/// Where the first byte is that fits and stands in no quoted string.
+/// Returns the position of the first byte that fits and is outside of quoted strings.
 fn first_unquoted(bytes: impl Iterator<Item = u8>, fits: impl Fn(u8) -> bool) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     for (at, byte) in bytes.enumerate() {
@@ -224,7 +224,7 @@ fn first_unquoted(bytes: impl Iterator<Item = u8>, fits: impl Fn(u8) -> bool) ->
     None
 }
 
-/// Takes `@a,@b:` off (RFC 5321 4.1.2 A-d-l): it must be right, and is then ignored.
+/// Removes the source route `@a,@b:` (RFC 5321 4.1.2 A-d-l). The route must be valid, and is then ignored.
 fn without_route(inner: &str) -> Option<&str> {
     if !inner.starts_with('@') {
         return Some(inner);
@@ -239,7 +239,7 @@ fn without_route(inner: &str) -> Option<&str> {
     inner[..colon].split(',').all(hop).then(|| &inner[colon + 1..])
 }
 
-/// `chunk-size [SP LAST]`; a size that is not one would leave us without the framing.
+/// Parses `chunk-size [SP LAST]`. Without a valid size the end of the chunk is unknown.
 fn chunk(rest: &str) -> Result<Command<'_>, CommandError> {
     let (size, end) = rest.split_once(' ').unwrap_or((rest, ""));
     let last = end.trim_start_matches(' ').eq_ignore_ascii_case("LAST");

@@ -1,22 +1,22 @@
-//! The framing of a message after DATA: lines end in CRLF, a dot at the start of a line is
-//! doubled, a lone dot ends it (RFC 5321 4.5.2 and 4.1.1.4).
+//! The framing of a message after DATA: lines end in CRLF, a dot at the start of a line is doubled, and a line with a
+//! single dot ends the message (RFC 5321 4.5.2 and 4.1.1.4).
 //!
-//! Must never take anything but CRLF.CRLF for the end, and never change another byte, but for the CR
-//! that [`BareLf::Normalize`] adds.
+//! Must never accept anything but CRLF.CRLF as the end of the message. Must never change any other byte, except that
+//! [`BareLf::Normalize`] adds a CR.
 
 use memchr::{memchr, memchr3};
 
-/// Doubles the dots of a body that comes in pieces, for sending.
+/// Doubles the dots of an outgoing body, which is given in pieces.
 #[derive(Clone, Debug)]
 pub struct Stuffer {
-    /// The last bytes of what went out, as far as the next piece depends on them.
+    /// The end of the body so far.
     edge: Edge,
 }
 
-/// What the body so far ends with.
+/// The end of the body so far, on which the framing of the next byte depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edge {
-    /// CRLF, or nothing at all: the next byte starts a line.
+    /// CRLF, or no byte yet: the next byte starts a line.
     LineStart,
     /// CR.
     Cr,
@@ -31,7 +31,7 @@ impl Default for Stuffer {
 }
 
 impl Stuffer {
-    /// Appends `body` to `out`, dots doubled. Pieces may be cut anywhere.
+    /// Appends a piece of the body to `out` with its dots doubled. The pieces may be cut anywhere.
     pub fn stuff(&mut self, body: &[u8], out: &mut Vec<u8>) {
         let Some((&last, before)) = body.split_last() else { return };
         out.reserve(body.len() + body.len() / 64);
@@ -59,7 +59,7 @@ impl Stuffer {
         };
     }
 
-    /// Ends the message: the final dot, and before it the CRLF that the body may lack.
+    /// Appends the final dot, and before it a CRLF if the body does not end in one.
     pub fn finish(self, out: &mut Vec<u8>) {
         if self.edge != Edge::LineStart {
             out.extend_from_slice(b"\r\n");
@@ -68,44 +68,43 @@ impl Stuffer {
     }
 }
 
-/// Why a body cannot be taken, found while it goes by.
+/// Bytes that a body must not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// CR without LF.
     BareCr,
-    /// LF without CR: where another server sees a line, this one would not.
+    /// LF without CR, which another server may treat as the end of a line.
     BareLf,
     /// NUL.
     Nul,
 }
 
-/// What LF without CR means in a body.
+/// How LF without CR is treated in a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BareLf {
-    /// A flaw.
+    /// It is a flaw.
     #[default]
     Refuse,
-    /// The end of a line, whose CR is added. Never a part of the message's end: a dot between two
-    /// bare LFs, or between one and CRLF, is a line of the message.
+    /// It ends a line, and a CR is added. It is never a part of the end of the message: a dot between two bare LFs, or
+    /// between a bare LF and a CRLF, is a line of the message.
     Normalize,
 }
 
-/// Upper bound on the bytes that one byte of input makes: a dot that turned out to be data, and
-/// the line end behind it.
+/// Upper bound on the bytes of output for one byte of input: a dot that turns out to be data, with the CRLF after it.
 pub const GROWTH_BYTES_MAX: usize = 3;
 
-/// Takes the framing off a body that comes in pieces.
+/// Removes the framing of an incoming body, which is given in pieces.
 #[derive(Clone, Debug)]
 pub struct Unstuffer {
     place: Place,
     bare_lf: BareLf,
-    /// The last line ended in CRLF, or none has ended: a lone dot would end the message.
+    /// True if the last line ended in CRLF or no line has ended. A single dot then ends the message.
     after_crlf: bool,
-    /// Dots at line starts mean something (DATA); false: raw octets (BDAT).
+    /// True if dots at the start of a line have a meaning (DATA), false for raw octets (BDAT).
     dots: bool,
-    /// Octets of the line that is not over yet.
+    /// Octets of the current line.
     line_bytes: u64,
-    /// The longest line so far, without its CRLF.
+    /// Octets of the longest complete line so far, without its CRLF.
     line_bytes_longest: u64,
     flaw: Option<Flaw>,
 }
@@ -113,34 +112,34 @@ pub struct Unstuffer {
 /// Where in a line the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// After the end of a line, or at the very start.
+    /// After the end of a line, or at the start of the body.
     LineStart,
     /// Within a line.
     Middle,
     /// After a CR within a line.
     AfterCr,
-    /// After the dot that started a line, which is dropped.
+    /// After a dot at the start of a line. The dot is not a part of the output.
     AfterDot,
-    /// After that dot and a CR, which is kept back.
+    /// After such a dot and a CR. The CR is not yet in the output.
     AfterDotCr,
 }
 
-/// What `Unstuffer::take` did.
+/// The result of [`Unstuffer::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Bytes of the input that are done with.
+    /// The number of input bytes that were used.
     pub used: usize,
-    /// The final dot was among them; nothing after it was looked at.
+    /// True if the final dot was among them. The bytes after it are not used.
     pub ended: bool,
 }
 
 impl Unstuffer {
-    /// For DATA.
+    /// Creates an unstuffer for DATA.
     pub fn dotted(bare_lf: BareLf) -> Self {
         Self::new(true, bare_lf)
     }
 
-    /// For BDAT, where dots are data and only flaws and lines are watched.
+    /// Creates an unstuffer for BDAT, where dots are data and only flaws and line lengths are found.
     pub fn raw(bare_lf: BareLf) -> Self {
         Self::new(false, bare_lf)
     }
@@ -157,31 +156,31 @@ impl Unstuffer {
         }
     }
 
-    /// The first flaw so far; the body is still followed to its real end.
+    /// Returns the first flaw so far. The end of the body is still found after a flaw.
     pub fn flaw(&self) -> Option<Flaw> {
         self.flaw
     }
 
-    /// The longest line so far in octets, CRLF not counted, the unfinished one too.
+    /// Returns the octets of the longest line so far without CRLF, including the current line.
     pub fn line_bytes_longest(&self) -> u64 {
         self.line_bytes_longest.max(self.line_bytes)
     }
 
-    /// The raw body is over: a CR at its end stays bare.
+    /// Records the end of a raw body: a CR at the end is bare.
     pub fn end_raw(&mut self) {
         if self.place == Place::AfterCr {
             self.mark(Flaw::BareCr);
         }
     }
 
-    /// Appends the body's bytes in `bytes` to `out`, without doubled dots, up to the end of
-    /// `bytes` or of the message. Once there is a flaw the content of `out` means nothing.
+    /// Appends the body's bytes to `out` without doubled dots, up to the end of `bytes` or of the message. After a flaw
+    /// the content of `out` has no meaning.
     pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Taken {
         self.take_within(bytes, usize::MAX, out)
     }
 
-    /// The same, appending at most `room` bytes; what does not fit stays unused. A room of at least
-    /// [`GROWTH_BYTES_MAX`] uses at least one byte.
+    /// Does the same but appends at most `room` bytes, and does not use input that has no room. If `room` is at least
+    /// [`GROWTH_BYTES_MAX`], at least one byte is used.
     pub fn take_within(&mut self, bytes: &[u8], room: usize, out: &mut Vec<u8>) -> Taken {
         let bytes = &bytes[..bytes.len().min(room)];
         let mut run = Run { bytes, copied: 0, at: 0, spare: room - bytes.len() };
@@ -223,8 +222,8 @@ impl Unstuffer {
         self.bare_lf == BareLf::Normalize
     }
 
-    /// A lone dot, taken off already, that is no end because a bare LF stands before or behind it:
-    /// a line of the message.
+    /// Restores a single dot, which was removed, because a bare LF stands before or after it. The dot is a line of the
+    /// message and not its end.
     fn dot_line(&mut self, crlf: bool, run: &mut Run<'_>, out: &mut Vec<u8>) {
         if run.grow(2) {
             run.replace_byte(b".\r\n", out);
@@ -233,7 +232,7 @@ impl Unstuffer {
         }
     }
 
-    /// Goes to the next byte that matters; leaves the line at its end.
+    /// Moves to the next byte that has a meaning: a line end or a flaw.
     fn within_line(&mut self, run: &mut Run<'_>, out: &mut Vec<u8>) {
         let rest = &run.bytes[run.at..];
         let Some(found) = memchr3(b'\r', b'\n', 0, rest) else {
@@ -285,13 +284,13 @@ impl Unstuffer {
     }
 }
 
-/// A piece of input on its way to the output: everything before `copied` has gone.
+/// A piece of input that is being copied to the output. Everything before `copied` was copied or dropped.
 struct Run<'a> {
-    /// Shorter by what the output has grown by beyond `spare`.
+    /// The input. It is shortened if the output grows by more than `spare`.
     bytes: &'a [u8],
     copied: usize,
     at: usize,
-    /// Bytes that the output may grow by.
+    /// The number of bytes by which the output may exceed the input.
     spare: usize,
 }
 
@@ -301,8 +300,8 @@ impl Run<'_> {
         self.copied = self.at;
     }
 
-    /// Makes room for so many bytes beside the input's; `false`: there is none, and the input ends
-    /// before the byte at hand.
+    /// Reserves room for `count` bytes in addition to the input. If there is no room, the input is cut before the
+    /// current byte, and false is returned.
     fn grow(&mut self, count: usize) -> bool {
         let of_spare = count.min(self.spare);
         let end = self.bytes.len().saturating_sub(count - of_spare);
@@ -314,14 +313,14 @@ impl Run<'_> {
         grows
     }
 
-    /// Puts `bytes` in place of the byte at hand.
+    /// Writes `bytes` instead of the current byte.
     fn replace_byte(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.copy(out);
         out.extend_from_slice(bytes);
         self.drop_byte();
     }
 
-    /// Leaves the byte at hand out; everything before it has been copied.
+    /// Drops the current byte. Everything before it has been copied.
     fn drop_byte(&mut self) {
         self.at += 1;
         self.copied = self.at;
@@ -333,7 +332,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// An encoder that shares nothing with `Stuffer`: line by line.
+    /// An encoder that works line by line and shares no code with `Stuffer`.
     fn stuffed(body: &[u8]) -> Vec<u8> {
         let text = body.split_inclusive(|byte| *byte == b'\n');
         let mut out = Vec::new();
@@ -345,7 +344,8 @@ mod tests {
         out
     }
 
-    /// Takes the framing off in pieces of the given sizes; body, bytes used, flaw.
+    /// Removes the framing in pieces of these sizes. Returns the body, the bytes used, the flaw, and whether the end
+    /// was found.
     fn unstuffed(wire: &[u8], cuts: &[usize]) -> (Vec<u8>, usize, Option<Flaw>, bool) {
         unstuffed_by(Unstuffer::dotted(BareLf::Refuse), wire, cuts)
     }

@@ -1,6 +1,6 @@
-//! Both ends of the conversation with the world, without I/O: bytes in, replies and events out.
+//! Both ends of SMTP and LMTP, without I/O: bytes in, replies, commands and events out.
 //!
-//! Must never read a clock, touch a socket, or say `250` after data without a `Durable`.
+//! Must never read a clock, use a socket, or answer data with `250` without a `Durable`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

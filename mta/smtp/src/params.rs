@@ -1,19 +1,19 @@
 //! The parameters of MAIL and RCPT (RFC 1870, RFC 6152, RFC 6531, RFC 3461, RFC 4954 5).
 //!
-//! Must never let a value through that would be read otherwise when it is passed on.
+//! Must never accept a value that the next hop could interpret in another way.
 
 use crate::xtext;
 use mail::{BodyKind, Enhanced, Notify, Reply, Ret};
 
-/// Octets of ENVID (RFC 3461 4.4).
+/// Upper bound on the octets of ENVID (RFC 3461 4.4).
 pub const ENVID_BYTES_MAX: usize = 100;
-/// Octets of ORCPT (RFC 3461 4.2).
+/// Upper bound on the octets of ORCPT (RFC 3461 4.2).
 pub const ORCPT_BYTES_MAX: usize = 500;
 
-/// What MAIL asks for.
+/// The parameters of MAIL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MailParameters<'a> {
-    /// SIZE=; more than 64 bits can say is `u64::MAX`.
+    /// SIZE=. A larger number than 64 bits can hold becomes `u64::MAX`.
     pub size: Option<u64>,
     /// BODY=.
     pub body: Option<BodyKind>,
@@ -23,11 +23,11 @@ pub struct MailParameters<'a> {
     pub ret: Option<Ret>,
     /// ENVID=, still xtext.
     pub envid: Option<&'a str>,
-    /// AUTH= was given: checked, not used.
+    /// True if AUTH= was given. Its value is checked but not used.
     auth: bool,
 }
 
-/// What RCPT asks for.
+/// The parameters of RCPT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RcptParameters<'a> {
     /// NOTIFY=.
@@ -36,7 +36,7 @@ pub struct RcptParameters<'a> {
     pub orcpt: Option<&'a str>,
 }
 
-/// Parses what follows the path of MAIL.
+/// Parses the text after the path of MAIL.
 pub fn mail(text: &str) -> Result<MailParameters<'_>, Reply> {
     let mut found = MailParameters::default();
     for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -61,7 +61,7 @@ pub fn mail(text: &str) -> Result<MailParameters<'_>, Reply> {
     Ok(found)
 }
 
-/// Parses what follows the path of RCPT; `utf8`: the transaction has SMTPUTF8.
+/// Parses the text after the path of RCPT. `utf8` is true if the transaction has SMTPUTF8.
 pub fn rcpt(text: &str, utf8: bool) -> Result<RcptParameters<'_>, Reply> {
     let mut found = RcptParameters::default();
     for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -78,7 +78,7 @@ pub fn rcpt(text: &str, utf8: bool) -> Result<RcptParameters<'_>, Reply> {
     Ok(found)
 }
 
-/// The client said HELO and may not ask for more than that has.
+/// Refuses all parameters, because the client greeted with HELO.
 pub fn none(text: &str) -> Result<(), Reply> {
     match text.split(' ').find(|word| !word.is_empty()) {
         Some(word) => Err(unsupported(word)),
@@ -93,7 +93,7 @@ fn split(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Keeps a good value, if it is the first.
+/// Sets the parameter, unless the value is invalid or the parameter is repeated.
 fn once<T>(place: &mut Option<T>, value: Option<T>, complaint: &str) -> Result<(), Reply> {
     if value.is_none() || place.is_some() {
         return Err(bad(complaint));
@@ -114,13 +114,14 @@ fn bad(complaint: &str) -> Reply {
     Reply::new(501, Enhanced(5, 5, 4), complaint)
 }
 
-/// RFC 5321 4.1.1.11. The word is shown only as far as it is harmless.
+/// The reply to an unknown parameter (RFC 5321 4.1.1.11). It shows up to 40 characters of the parameter, and only
+/// printable ASCII.
 fn unsupported(word: &str) -> Reply {
     let shown: String = word.chars().take(40).filter(|shown| matches!(shown, '!'..='~')).collect();
     Reply::new(555, Enhanced(5, 5, 4), format!("Unsupported option: {shown}"))
 }
 
-/// `1*20DIGIT` (RFC 1870 4); a longer number is too large, not wrong.
+/// Parses `1*20DIGIT` (RFC 1870 4). A longer number is too large but not a syntax error.
 fn size(value: &str) -> Option<u64> {
     let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| value.parse().unwrap_or(u64::MAX))
@@ -147,7 +148,7 @@ fn is_envid(value: &str) -> bool {
     !value.is_empty() && value.len() <= ENVID_BYTES_MAX && xtext::is_printable(value)
 }
 
-/// `<>` or xtext (RFC 4954 5).
+/// True for `<>` or xtext (RFC 4954 5).
 fn is_auth(value: &str) -> bool {
     value == "<>" || !value.is_empty() && xtext::is_printable(value)
 }
@@ -168,7 +169,7 @@ fn notify(value: &str) -> Option<Notify> {
     Some(Notify::of(asked[0], asked[1], asked[2]))
 }
 
-/// `addr-type ";" xtext` (RFC 3461 4.2), or `utf-8;` with what RFC 6533 3 lets stand there.
+/// True for `addr-type ";" xtext` (RFC 3461 4.2), or `utf-8;` with an address that RFC 6533 3 allows.
 fn is_orcpt(value: &str, utf8: bool) -> bool {
     let Some((kind, address)) = value.split_once(';') else { return false };
     let kind_fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -186,8 +187,8 @@ fn is_orcpt(value: &str, utf8: bool) -> bool {
     }
 }
 
-/// utf-8-addr-xtext: visible characters, `\x{HEX}` for the others, and UTF-8 itself only in a
-/// transaction that has it. A point named in hex must be a printable character.
+/// True for utf-8-addr-xtext: visible ASCII characters, `\x{HEX}` for others, and UTF-8 itself only if the transaction
+/// has SMTPUTF8. A character written as hex must not be a control character.
 fn is_utf8_address(address: &str, utf8: bool) -> bool {
     let mut rest = address;
     while let Some(character) = rest.chars().next() {
@@ -206,7 +207,7 @@ fn is_utf8_address(address: &str, utf8: bool) -> bool {
     true
 }
 
-/// Octets of the `\x{HEX}` that `text` starts with.
+/// Returns the number of octets of the `\x{HEX}` at the start of `text`.
 fn embedded(text: &str) -> Option<usize> {
     let digits = text.strip_prefix("\\x{")?.split_once('}')?.0;
     let upper = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F'));

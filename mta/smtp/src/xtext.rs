@@ -1,14 +1,14 @@
-//! xtext, in which DSN and AUTH parameters carry what a command line cannot (RFC 3461 4).
+//! xtext, the encoding of characters that a parameter of DSN or AUTH cannot contain (RFC 3461 4).
 //!
-//! Must never decode into a command or a header: what is passed on stays encoded.
+//! Must never decode into a command or a header: values that are passed on stay encoded.
 
-/// `xtext = *( xchar / hexchar )` and, decoded, only printable ASCII, as ENVID and the address
-/// in ORCPT must be (RFC 3461 4.2 and 4.4).
+/// True if the text is xtext, `*( xchar / hexchar )`, that decodes to printable ASCII, as ENVID and the address in
+/// ORCPT must (RFC 3461 4.2 and 4.4).
 pub fn is_printable(text: &str) -> bool {
     decode(text).is_some_and(|plain| plain.iter().all(|byte| matches!(byte, b' '..=b'~')))
 }
 
-/// The octets meant, or `None` where it is not xtext.
+/// Returns the decoded octets, or `None` if the text is not xtext.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -41,7 +41,7 @@ pub fn encode(plain: &[u8], out: &mut String) {
     }
 }
 
-/// Upper-case hexadecimal only (RFC 3461 4).
+/// Parses one upper-case hexadecimal digit (RFC 3461 4).
 fn digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),

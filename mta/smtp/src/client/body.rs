@@ -1,11 +1,11 @@
 //! The outgoing body: its framing, and which bytes to ask for next.
 //!
-//! Must never end a body that has not come whole.
+//! Must never end an incomplete body.
 
 use super::message::Message;
 use crate::framing::Stuffer;
 
-/// Upper bound on the octets that are asked for at once: one chunk of the spool.
+/// Upper bound on the octets of one request: one chunk of the spool.
 pub const BODY_CHUNK_BYTES_MAX: u32 = 256 * 1024;
 
 /// How the end of the body is marked.
@@ -13,7 +13,7 @@ pub const BODY_CHUNK_BYTES_MAX: u32 = 256 * 1024;
 pub(super) enum Framing {
     /// After DATA: leading dots are doubled, and a line with a dot ends the body.
     Dots(Stuffer),
-    /// After BDAT: the length was announced.
+    /// After BDAT, which announced the length.
     Counted,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct BodyOut {
 }
 
 impl BodyOut {
-    /// Nothing of the message is framed yet.
+    /// Starts at the first byte of the message.
     pub fn start(framing: Framing, message: &Message) -> BodyOut {
         BodyOut { framing, offset: 0, bytes: message.body_bytes, asked: false }
     }
@@ -39,7 +39,7 @@ impl BodyOut {
         }
     }
 
-    /// Returns the offset and the number of the bytes to ask for, unless they were asked for.
+    /// Returns the offset and the number of the next bytes to ask for, or `None` while a request is unanswered.
     pub fn ask(&mut self) -> Option<(u64, u32)> {
         let left = self.bytes - self.offset;
         if self.asked || left == 0 {

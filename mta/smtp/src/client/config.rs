@@ -1,6 +1,6 @@
-//! What a client session is told at its start: the dialect, our name, and how long it waits.
+//! The settings of a client session: the dialect, our name, and the timeouts.
 //!
-//! Must never hold anything of one message.
+//! Must never hold data of a message.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// The daemon's waits, for tests of any crate.
+    /// The daemon's timeouts, for tests of any crate.
     pub fn for_tests() -> Timeouts {
         let minutes = |count: u64| Duration::from_secs(60 * count);
         Timeouts {

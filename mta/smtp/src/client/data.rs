@@ -1,7 +1,7 @@
 //! The message itself: DATA or BDAT, the chunks of a body, and the answers to its end
 //! (RFC 5321 4.1.1.4, RFC 3030, RFC 2033 4.2).
 //!
-//! Must never end a body that did not come whole.
+//! Must never end an incomplete body.
 
 use super::body::{BodyOut, Framing};
 use super::config::Dialect;

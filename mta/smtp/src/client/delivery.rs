@@ -33,7 +33,7 @@ pub(super) enum Progress {
     SenderAccepted,
     /// The end of the data was answered: the peer has nothing left of the transaction.
     Ended,
-    /// The same, and somebody has the message.
+    /// The same, and at least one recipient was accepted with the data.
     Delivered,
 }
 

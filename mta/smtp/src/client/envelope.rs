@@ -1,7 +1,7 @@
-//! The envelope of a message: what the peer can take of it, MAIL and RCPT, with and without
-//! pipelining (RFC 5321 3.3, RFC 2920).
+//! The envelope of a message: MAIL and RCPT with and without pipelining (RFC 5321 3.3, RFC 2920), after a check whether
+//! the peer accepts messages of this kind.
 //!
-//! Must never give a message to a peer that does not take it whole.
+//! Must never send a message to a peer that cannot accept all of it.
 
 use super::config::Dialect;
 use super::delivery::{Delivery, Progress, Step, outcome};

@@ -1,4 +1,4 @@
-//! A message as a client session takes it: the envelope, and the content if it is small.
+//! A message for a client session: the envelope, and the content if it is small.
 //!
 //! Must never hold the content of a large message.
 

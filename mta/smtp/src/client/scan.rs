@@ -1,4 +1,4 @@
-//! Searches a message for what the next hop does not take: 8-bit octets in its headers or its body.
+//! Searches a message for 8-bit octets in its headers or its body, which the next hop may not accept.
 //!
 //! Must never change a byte.
 

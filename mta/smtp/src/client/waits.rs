@@ -1,6 +1,6 @@
-//! How long each answer is waited for (RFC 5321 4.5.3.2), and what is said when it does not come.
+//! The timeout of each reply (RFC 5321 4.5.3.2), and the report of a timeout.
 //!
-//! Must never let bytes that trickle in move a time-out.
+//! Must never extend a timeout because of single bytes that arrive.
 
 use super::session::{Await, Session, Work};
 use mail::{Enhanced, Now, Reply, Stage};

@@ -1,14 +1,16 @@
-//! BDAT (RFC 3030 2): the body in counted chunks. BINARYMIME is not offered, so lines must be
-//! lines here too: what comes by BDAT goes on by DATA.
+//! BDAT (RFC 3030 2): the body in chunks of announced size.
 //!
-//! Must never lose count: each announced octet is read before the reply, wanted or not.
+//! BINARYMIME is not offered, and a message received by BDAT may be sent by DATA. Bare line ends are
+//! therefore treated in chunks as in DATA.
+//!
+//! Must never lose count: each announced octet is read before the reply, even if the chunk is refused.
 
 use super::body::Body;
 use super::session::{Asked, Session, State};
 use super::{Event, replies};
 use mail::{Enhanced, Instant, Reply};
 
-/// A chunk that is being read.
+/// A BDAT chunk that is being read.
 #[derive(Debug)]
 pub(super) struct Chunk {
     /// Octets still to come.
@@ -18,23 +20,23 @@ pub(super) struct Chunk {
 
 #[derive(Debug)]
 enum Fate {
-    /// Goes to the body.
+    /// Add it to the body.
     Keep { body: Body, size: u64, last: bool },
-    /// Read and dropped; then this is said.
+    /// Discard it, then send this reply.
     Skip { reply: Reply, why: Skipped },
 }
 
-/// Why a chunk is read and dropped: how its reply counts.
+/// Why a chunk is discarded, which decides how its reply counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Skipped {
-    /// A mistake of the client's.
+    /// The client made an error.
     Wrong,
-    /// The driver's refusal.
+    /// The driver refused the body.
     Refused,
 }
 
 impl Chunk {
-    /// The body that it belongs to, if it is kept.
+    /// Returns the body that the chunk is added to, or `None` if the chunk is discarded.
     pub(super) fn body(&mut self) -> Option<&mut Body> {
         match &mut self.fate {
             Fate::Keep { body, .. } => Some(body),
@@ -78,7 +80,7 @@ impl Session {
         self.go_on(chunk);
     }
 
-    /// Reads and drops a chunk, then says `reply`.
+    /// Reads and discards a chunk, then sends `reply`.
     pub(super) fn skip_chunk(&mut self, size: u64, reply: Reply, why: Skipped) {
         self.go_on(Chunk { left: size, fate: Fate::Skip { reply, why } });
     }
@@ -89,7 +91,8 @@ impl Session {
         let used = match &mut chunk.fate {
             Fate::Keep { body, last, .. } => {
                 let used = body.take(piece, &self.server.settings).used;
-                // The last piece stays for the end, full or not: there is one event at a time.
+                // The session has room for one event. `body_ended` reports the last piece in `BodyEnd`, so
+                // a chunk that it fills is not reported here.
                 if !(*last && used as u64 == chunk.left) {
                     self.pass_on(body);
                 }
@@ -103,7 +106,7 @@ impl Session {
         used
     }
 
-    /// Waits for the rest of the chunk, or says what is to be said after it.
+    /// Waits for the rest of the chunk, or answers a complete chunk.
     fn go_on(&mut self, chunk: Chunk) {
         if chunk.left > 0 {
             self.state = State::ExpectChunk(chunk);
@@ -129,8 +132,8 @@ impl Session {
         }
     }
 
-    /// A refused body is said so at the end of the chunk; the chunks that are under way behind
-    /// it find no transaction, and are skipped.
+    /// Answers a chunk that is not the last one. If the body is refused, the transaction ends here;
+    /// chunks that the client has already sent find no transaction and are discarded.
     fn chunk_kept(&mut self, body: Body, size: u64) {
         if let Some(reply) = body.refusal(&self.server.settings) {
             self.doom();

@@ -1,13 +1,13 @@
-//! A body on its way in: framing off, counted, judged, cut into chunks.
+//! An incoming body: removes the framing, counts the octets, checks the limits, and cuts chunks.
 //!
-//! Must never hold more than one chunk, and never give out a byte after a flaw was seen.
+//! Must never hold more than one chunk, and never return a byte after a flaw was found.
 
 use super::header::HeaderScan;
 use super::{BodyEnd, Settings};
 use crate::framing::{BareLf, Flaw, GROWTH_BYTES_MAX, Taken, Unstuffer};
 use mail::{Enhanced, Reply};
 
-/// The body of the running transaction.
+/// The body of the current transaction.
 #[derive(Debug)]
 pub(super) struct Body {
     framing: Unstuffer,
@@ -15,17 +15,17 @@ pub(super) struct Body {
     chunk: Vec<u8>,
     bytes: u64,
     eight_bit: bool,
-    /// The driver has no room for it: said at its end.
+    /// The reply at the end of a body that the driver has no room for.
     dropped: Option<Reply>,
 }
 
 impl Body {
-    /// After DATA.
+    /// The body after DATA.
     pub(super) fn dotted(bare_lf: BareLf) -> Body {
         Body::new(Unstuffer::dotted(bare_lf))
     }
 
-    /// After BDAT; one for all its chunks.
+    /// The body of all BDAT chunks of a transaction.
     pub(super) fn raw(bare_lf: BareLf) -> Body {
         Body::new(Unstuffer::raw(bare_lf))
     }
@@ -41,7 +41,7 @@ impl Body {
         }
     }
 
-    /// Takes what fits into the chunk.
+    /// Takes the bytes that fit into the chunk.
     pub(super) fn take(&mut self, bytes: &[u8], settings: &Settings) -> Taken {
         let room = self.room(settings);
         let before = self.chunk.len();
@@ -57,42 +57,42 @@ impl Body {
         taken
     }
 
-    /// Makes place for `bytes` more in the chunk. It doubles, as lists do, but never takes more memory than the `room`
-    /// that it has left: the driver counts on that.
+    /// Reserves memory for `bytes` more in the chunk. The capacity doubles as that of `Vec` does, but never exceeds the
+    /// remaining `room`: the driver relies on this bound.
     fn grow(&mut self, bytes: usize, room: usize) {
         if self.chunk.capacity() - self.chunk.len() < bytes {
             self.chunk.reserve_exact(bytes.max(self.chunk.len()).min(room));
         }
     }
 
-    /// Holds nothing from now on; `reply` is said at its end, unless it has a flaw of its own.
+    /// Discards the body. Its end is answered with `reply`, unless the body has a fault.
     pub(super) fn drop_with(&mut self, reply: &Reply) {
         self.chunk = Vec::new();
         self.dropped = Some(reply.clone());
     }
 
-    /// [`Body::drop_with`] was called.
+    /// True if [`Body::drop_with`] was called.
     pub(super) fn is_dropped(&self) -> bool {
         self.dropped.is_some()
     }
 
-    /// The last BDAT chunk is over.
+    /// Records the end of the last BDAT chunk.
     pub(super) fn end_raw(&mut self) {
         self.framing.end_raw();
     }
 
-    /// The chunk, once it is full.
+    /// Returns the chunk if it is full.
     pub(super) fn full_chunk(&mut self, settings: &Settings) -> Option<Vec<u8>> {
         let full = self.room(settings) < growth_bytes_max(settings);
         full.then(|| std::mem::take(&mut self.chunk))
     }
 
-    /// Bytes that the chunk still takes.
+    /// Returns the number of bytes that the chunk still has room for.
     fn room(&self, settings: &Settings) -> usize {
         settings.body_chunk_bytes.max(growth_bytes_max(settings)) - self.chunk.len()
     }
 
-    /// The rest, with the sums.
+    /// Returns the bytes of the last chunk and the totals.
     pub(super) fn end(self) -> BodyEnd {
         BodyEnd {
             tail: self.chunk,
@@ -103,17 +103,17 @@ impl Body {
         }
     }
 
-    /// Room that its chunk takes, and what is kept of its header section.
+    /// Returns the memory that the chunk and the scan of the header section take, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.chunk.capacity() + self.header.memory_bytes()
     }
 
-    /// It will not be accepted; its end is waited for all the same.
+    /// True if the body will be refused. The session still reads it to its end.
     pub(super) fn is_refused(&self, settings: &Settings) -> bool {
         self.dropped.is_some() || self.fault(settings).is_some()
     }
 
-    /// What is said at its end, if it is not accepted.
+    /// Returns the reply to a body that is refused.
     pub(super) fn refusal(&self, settings: &Settings) -> Option<Reply> {
         let Some(fault) = self.fault(settings) else { return self.dropped.clone() };
         let (code, enhanced, text) = match fault {
@@ -128,8 +128,8 @@ impl Body {
         Some(Reply::new(code, enhanced, text))
     }
 
-    /// Which of several faults it is does not depend on the order in which they were found,
-    /// which may depend on how the bytes were cut.
+    /// Returns the fault to report. If the body has several faults, the choice does not depend on the
+    /// order in which they were found, because that order depends on how the bytes were cut.
     fn fault(&self, settings: &Settings) -> Option<Fault> {
         match self.framing.flaw() {
             Some(flaw) => Some(Fault::Framing(flaw)),
@@ -145,7 +145,7 @@ impl Body {
     }
 }
 
-/// Upper bound on what one byte of a body adds to a chunk: with less room than that it is full.
+/// Upper bound on the bytes that one byte of a body adds to a chunk. A chunk with less room is full.
 fn growth_bytes_max(settings: &Settings) -> usize {
     match settings.bare_lf {
         BareLf::Refuse => 1,
@@ -153,7 +153,7 @@ fn growth_bytes_max(settings: &Settings) -> usize {
     }
 }
 
-/// Why a body is not accepted.
+/// Why a body is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Framing(Flaw),

@@ -1,29 +1,31 @@
-//! How long a client may take (RFC 5321 4.5.3.2): each wait has an end, and so has their sum: that of
-//! a transaction, and that of everything between two messages, of which commands without end could
-//! be made, or one BDAT that belongs to no transaction.
+//! The client's timeouts (RFC 5321 4.5.3.2).
 //!
-//! Must never count our own time against the client: it stands still while the driver works.
+//! Each single wait has a limit. Each transaction has a limit for its whole duration, and so has the
+//! time between two messages, which a client could otherwise extend by endless commands or by a BDAT
+//! outside of a transaction.
+//!
+//! Must never count the driver's time against the client: the clock is paused while the driver works.
 
 use super::Settings;
 use mail::Instant;
 use std::time::Duration;
 
-/// How long a client that holds a transaction may take for a command while memory is short: what Postfix gives under
-/// stress.
+/// Upper bound on the wait for a command of a client with an open transaction while memory is short. Postfix uses the
+/// same time under stress.
 pub(super) const STRESS_COMMAND_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The running waits of one session.
+/// The moments from which the timeouts of one session run.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// The last whole command, or the last bytes of a body.
+    /// When the last complete command or the last bytes of a body arrived.
     idle_since: Instant,
-    /// The last message that was kept, or the beginning.
+    /// When the last message was accepted, or when the session began.
     message_since: Instant,
-    /// MAIL of the running transaction.
+    /// When the current transaction began.
     transaction_since: Option<Instant>,
-    /// The first 354 or BDAT of the running transaction, and the octets since.
+    /// When the body of the current transaction began, and its octets so far.
     body: Option<(Instant, u64)>,
-    /// The driver is at work since then.
+    /// Since when the clock has been paused because the driver works.
     stopped: Option<Instant>,
 }
 
@@ -38,12 +40,12 @@ impl Clock {
         }
     }
 
-    /// The driver is at work.
+    /// Pauses the clock while the driver works.
     pub(super) fn stop(&mut self, now: Instant) {
         self.stopped.get_or_insert(now);
     }
 
-    /// It is the client's turn again: what the driver took is not its fault.
+    /// Resumes the clock. The time of the pause is not counted against the client.
     pub(super) fn go(&mut self, now: Instant) {
         let Some(stopped) = self.stopped.take() else { return };
         let pause = now.since(stopped);
@@ -53,12 +55,12 @@ impl Clock {
         self.body = self.body.map(|(since, bytes)| (since + pause, bytes));
     }
 
-    /// A command came whole.
+    /// Records a complete command.
     pub(super) fn command(&mut self, now: Instant) {
         self.idle_since = now;
     }
 
-    /// A message was kept.
+    /// Records that a message was accepted.
     pub(super) fn message(&mut self, now: Instant) {
         self.message_since = now;
     }
@@ -73,24 +75,25 @@ impl Clock {
         self.body = None;
     }
 
-    /// A body may come now.
+    /// Records that the client may send the body.
     pub(super) fn begin_body(&mut self, now: Instant) {
         self.body = Some((now, 0));
     }
 
-    /// A chunk that nobody wanted is over.
+    /// Records the end of a discarded chunk.
     pub(super) fn end_body(&mut self) {
         self.body = None;
     }
 
-    /// Octets of a body, or of a chunk nobody wants, came in.
+    /// Counts octets of a body or of a discarded chunk.
     pub(super) fn bytes(&mut self, count: usize, now: Instant) {
         self.idle_since = now;
         let (_, bytes) = self.body.get_or_insert((now, 0));
         *bytes += count as u64;
     }
 
-    /// When the client's time is over; `None` while the driver is at work. `hurried`: it holds memory that is short.
+    /// Returns when the client exceeds a timeout, or `None` while the clock is paused. `hurried` is true if memory is
+    /// short and the client has an open transaction.
     pub(super) fn deadline(
         &self,
         settings: &Settings,
@@ -114,7 +117,7 @@ impl Clock {
     }
 }
 
-/// The time that `bytes` take at `bytes_per_second`.
+/// Returns the time that `bytes` take at `bytes_per_second`.
 fn at_rate(bytes: u64, bytes_per_second: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1_000) / bytes_per_second.max(1))
 }

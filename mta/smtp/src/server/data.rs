@@ -1,6 +1,6 @@
 //! DATA, and the body after it (RFC 5321 4.1.1.4).
 //!
-//! Must never run a byte of a body as a command, and never answer a body before its end.
+//! Must never interpret a byte of a body as a command, and never answer a body before its end.
 
 use super::body::Body;
 use super::session::{Asked, Session, State};
@@ -48,7 +48,7 @@ impl Session {
         taken.used
     }
 
-    /// Hands over a full chunk; once the body is refused, lets the driver drop what it has.
+    /// Reports a full chunk. If the body is refused, tells the driver to drop the transaction.
     pub(super) fn pass_on(&mut self, body: &mut Body) {
         if body.is_refused(&self.server.settings) {
             self.doom();
@@ -57,7 +57,7 @@ impl Session {
         }
     }
 
-    /// The whole body is in.
+    /// Reports the end of the body, or answers a refused body.
     pub(super) fn body_ended(&mut self, body: Body) {
         match body.refusal(&self.server.settings) {
             None => {

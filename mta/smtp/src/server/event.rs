@@ -1,63 +1,65 @@
-//! What a session tells its driver, and what the driver answers.
+//! The events that a session reports to its driver.
 //!
 //! Must never carry more of a message than one chunk.
 
 use super::DeliveredTo;
 use mail::{MailFrom, Protocol, Recipient};
 
-/// Something the client did. *Asks* means: nothing more is read from the client until the
-/// driver has called the named function. A reply of 421 or 521 also closes the connection.
+/// An action of the client.
+///
+/// *Asks* means that the session reads nothing more from the client until the driver has called the
+/// named function. An answer of 421 or 521 also closes the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// HELO, EHLO or LHLO. Asks: `answer`.
     Hello {
-        /// Its argument: one word of harmless characters.
+        /// The argument: one word that may stand in a Received field.
         name: Box<str>,
         /// `Smtp`, `Esmtp` or `Lmtp`.
         protocol: Protocol,
     },
-    /// MAIL: a transaction is to begin. Asks: `answer`.
+    /// MAIL, which begins a transaction if it is accepted. Asks: `answer`.
     Mail(Mail),
     /// RCPT. Asks: `answer`.
     Rcpt(Recipient),
-    /// DATA, or the first BDAT: the body is to come. Asks: `answer`. A refusal ends the
-    /// transaction, and no `Reset` follows.
+    /// DATA or the first BDAT, before the body. Asks: `answer`. A refusal ends the transaction, and no
+    /// `Reset` follows.
     Data,
-    /// A full chunk of the body, as it is to be kept.
+    /// A full chunk of the body, without the framing of SMTP.
     Body(Vec<u8>),
-    /// The body is over, and whole. Asks: `promise` or `refuse`; both end the transaction.
+    /// The end of a complete body. Asks: `promise` or `refuse`, which both end the transaction.
     BodyEnd(BodyEnd),
-    /// The transaction that MAIL began is given up: what was staged of it can go.
+    /// The transaction was given up. The driver drops what it has staged of the message.
     Reset,
-    /// The connection ends once the output is written. Comes once, last.
+    /// The connection ends once the output is written. This is the last event, and it comes once.
     Close {
-        /// The last reply answers QUIT: the client expects the end.
+        /// True if the last reply answers QUIT, so that the client expects the end.
         after_quit: bool,
     },
 }
 
-/// MAIL FROM and what came with it.
+/// MAIL FROM with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mail {
-    /// The sender and the parameters that go on with the message.
+    /// The sender and the parameters that are passed on with the message.
     pub from: MailFrom,
-    /// SIZE, as the client announces it. The octets are counted nevertheless.
+    /// SIZE as the client announced it. The octets are counted anyway.
     pub size: Option<u64>,
-    /// For the Received field, SMTPUTF8 regarded.
+    /// The protocol for the Received field, which depends on SMTPUTF8.
     pub protocol: Protocol,
 }
 
 /// The end of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BodyEnd {
-    /// What no `Body` has brought yet: for a small message, all of it.
+    /// The bytes after the last `Body` event: all bytes of a small message.
     pub tail: Vec<u8>,
-    /// Octets of the whole message as it is to be kept.
+    /// Octets of the whole message without the framing of SMTP.
     pub bytes: u64,
-    /// Received fields it came with.
+    /// Received fields that the message arrived with.
     pub hops: u32,
-    /// To whom it has been delivered before.
+    /// The recipients in the Delivered-To fields of the message.
     pub delivered_to: DeliveredTo,
-    /// It has octets above 127.
+    /// True if the message has an octet above 127.
     pub eight_bit: bool,
 }

@@ -1,20 +1,21 @@
-//! A look at a message's header section as it goes by: how long it is, how many servers have handled it
-//! (RFC 5321 6.3), and to whom it says that it has been delivered. Process local uses the same
-//! scan, so that both ends agree on what is a loop.
+//! Scans the header section of a message while it is read: its length, the number of servers that have handled the
+//! message (RFC 5321 6.3), and the recipients in its Delivered-To fields.
 //!
-//! Must never change or refuse a byte, never look at one twice, and never keep more of a field than an
+//! Process local uses the same scan, so both processes recognise the same loops.
+//!
+//! Must never change or refuse a byte, never scan a byte twice, and never keep more of a field than an
 //! address needs.
 
 use super::DeliveredTo;
 use memchr::memchr;
 
-/// The scan; pieces may be cut anywhere, and lines may end in CRLF or LF.
+/// The scan of one header section. The pieces may be cut anywhere, and lines may end in CRLF or LF.
 #[derive(Debug)]
 pub struct HeaderScan {
     place: Place,
-    /// What the field at hand says, as far as it is an address; `None`: it is not `Delivered-To`.
+    /// The value of the current field if the field is `Delivered-To`, otherwise `None`.
     value: Option<Vec<u8>>,
-    /// Octets of the name at hand.
+    /// Octets of the current field's name.
     name_bytes: u32,
     /// Octets of the header section so far.
     pub(super) bytes: u64,
@@ -24,7 +25,7 @@ pub struct HeaderScan {
     delivered_to: DeliveredTo,
 }
 
-/// A field that is looked for.
+/// A field that the scan looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Received,
@@ -32,7 +33,7 @@ enum Field {
 }
 
 impl Field {
-    /// The only field that a name with this first letter can be.
+    /// Returns the only field whose name has this first letter.
     fn of_initial(byte: u8) -> Match {
         match byte {
             b'r' | b'R' => Some((Field::Received, 0)),
@@ -41,7 +42,7 @@ impl Field {
         }
     }
 
-    /// Its name, in lower case.
+    /// The name of the field, in lower case.
     fn name(self) -> &'static [u8] {
         match self {
             Field::Received => b"received",
@@ -50,28 +51,29 @@ impl Field {
     }
 }
 
-/// The field whose name begins as the current name does, and the number of octets that agree; `None`:
-/// no such field.
+/// The field whose name starts like the current name, and the number of equal octets. `None` if there is no such field.
 type Match = Option<(Field, u8)>;
 
-/// Where the next byte is.
+/// Where in the header section the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     LineStart,
-    /// In a field's name.
+    /// In the name of a field.
     Name(Match),
-    /// In white space between name and colon.
+    /// In white space between a name and the colon.
     BeforeColon(Match),
     /// In the rest of a line.
     Rest,
-    /// The header section is over: an empty line, or one that is no field.
+    /// After the header section, which ends at an empty line or at a line that is not a field.
     Over,
 }
 
-/// What is longer is no field (RFC 5322 2.1.1): the body has begun without an empty line.
+/// Upper bound on the name of a field (RFC 5322 2.1.1). A longer name belongs to a body that began without an empty
+/// line.
 const NAME_BYTES_MAX: u32 = 998;
 
-/// What is longer is no address (RFC 5321 4.5.3.1.1 and 4.5.3.1.2), folded as it may be.
+/// Upper bound on the value of a Delivered-To field, folding included. A longer value is not an address (RFC 5321
+/// 4.5.3.1.1 and 4.5.3.1.2).
 const VALUE_BYTES_MAX: usize = 512;
 
 impl Default for HeaderScan {
@@ -88,7 +90,7 @@ impl Default for HeaderScan {
 }
 
 impl HeaderScan {
-    /// Looks at the next piece.
+    /// Scans the next piece.
     pub fn look(&mut self, piece: &[u8]) {
         let mut at = 0;
         while at < piece.len() {
@@ -104,19 +106,19 @@ impl HeaderScan {
         self.bytes += at as u64;
     }
 
-    /// The addresses of the Delivered-To fields. The message is over.
+    /// Ends the scan. Returns the addresses of the Delivered-To fields.
     pub fn delivered_to(mut self) -> DeliveredTo {
         self.end_field();
         self.delivered_to.sorted()
     }
 
-    /// Room that it takes.
+    /// Returns the memory that the scan takes, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.delivered_to.memory_bytes() + self.value.as_ref().map_or(0, Vec::capacity)
     }
 
-    /// Keeps a piece of a line of the field at hand, if it is one that counts. One octet more than an
-    /// address may have shows that it is none.
+    /// Keeps a piece of a line if the current field is Delivered-To. One octet more than an address may have is kept,
+    /// to show that the value is too long.
     fn keep(&mut self, line: &[u8]) {
         let Some(value) = &mut self.value else { return };
         let line = if value.is_empty() { line.trim_ascii_start() } else { line };
@@ -124,14 +126,14 @@ impl HeaderScan {
         value.extend(line.iter().filter(|byte| **byte != b'\r').take(room));
     }
 
-    /// The field at hand is over.
+    /// Ends the current field.
     fn end_field(&mut self) {
         if let Some(value) = self.value.take().filter(|value| value.len() <= VALUE_BYTES_MAX) {
             self.delivered_to.add(value.trim_ascii());
         }
     }
 
-    /// Decides by the first octet what a line is. Returns the octets used, as the methods below do.
+    /// Decides by the first octet what a line is. Returns the number of octets used, as the methods below do.
     fn line_start(&mut self, byte: u8) -> usize {
         if matches!(byte, b' ' | b'\t') {
             self.place = Place::Rest;
@@ -149,7 +151,7 @@ impl HeaderScan {
         0
     }
 
-    /// Takes as much of a name as there is, and the octet that ends the name.
+    /// Takes the available part of a name, and the octet that ends the name.
     fn name(&mut self, matched: Match, rest: &[u8]) -> usize {
         let room = (NAME_BYTES_MAX - self.name_bytes) as usize;
         let longest = &rest[..rest.len().min(room)];
@@ -200,12 +202,12 @@ impl HeaderScan {
     }
 }
 
-/// Whether a name may have this octet (RFC 5322 3.6.8).
+/// True if a name may have this octet (RFC 5322 3.6.8).
 fn is_of_name(byte: u8) -> bool {
     matches!(byte, b'!'..=b'9' | b';'..=b'~')
 }
 
-/// The match after more of the name; `None` if `more` does not agree.
+/// Returns the match after more octets of the name, or `None` if they differ.
 fn agreeing((field, bytes): (Field, u8), more: &[u8]) -> Match {
     let expected = field.name()[usize::from(bytes)..].get(..more.len())?;
     expected.eq_ignore_ascii_case(more).then_some((field, bytes + more.len() as u8))

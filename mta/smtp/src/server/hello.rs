@@ -1,13 +1,13 @@
 //! HELO, EHLO and LHLO (RFC 5321 4.1.1.1, RFC 2033 4.1).
 //!
-//! Must never let a name through that a Received field could not carry.
+//! Must never accept a name that may not stand in a Received field.
 
 use super::session::{Asked, Session};
 use super::{Event, replies};
 use mail::{Enhanced, Protocol, Reply};
 
 impl Session {
-    /// In the middle of a transaction it does what RSET does (RFC 5321 4.1.4).
+    /// Handles a greeting. A greeting inside a transaction ends the transaction as RSET does (RFC 5321 4.1.4).
     pub(super) fn hello(&mut self, name: &str, protocol: Protocol) {
         match (self.settings().lmtp, protocol) {
             (true, Protocol::Lmtp) | (false, Protocol::Smtp | Protocol::Esmtp) => {}

@@ -1,6 +1,6 @@
-//! MAIL FROM (RFC 5321 4.1.1.2), and what becomes of the driver's verdicts.
+//! MAIL FROM (RFC 5321 4.1.1.2), and the effect of the driver's verdicts.
 //!
-//! Must never begin a transaction inside another, or before a greeting.
+//! Must never begin a transaction inside another transaction or before a greeting.
 
 use super::bdat::Skipped;
 use super::session::{Asked, Session, State, Transaction};
@@ -47,7 +47,7 @@ impl Session {
         Ok(noun(sender, &asked, protocol))
     }
 
-    /// The driver accepted what it was asked about.
+    /// Continues after the driver has accepted a command.
     pub(super) fn accepted(&mut self, asked: Asked, now: Instant) {
         match asked {
             Asked::Hello(protocol) => self.hello_accepted(protocol),
@@ -62,7 +62,7 @@ impl Session {
         }
     }
 
-    /// The driver refused what it was asked about.
+    /// Continues after the driver has refused a command.
     pub(super) fn refused(&mut self, asked: Asked, reply: &Reply) {
         match asked {
             Asked::Hello(_) => self.client_must_wait(),

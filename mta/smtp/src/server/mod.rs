@@ -1,4 +1,4 @@
-//! The receiving side of SMTP and LMTP: one `Session` a connection.
+//! The server's end of SMTP and LMTP: one [`Session`] for each connection.
 //!
 //! How a driver runs it:
 //! ```text
@@ -7,9 +7,9 @@
 //! loop {
 //!     used += session.receive(&kept[used..], now);        // takes what it can use now
 //!     match session.poll(now) {
-//!         Some(event) => handle it; answer(), promise() or refuse() where it asks; go round
-//!         None => write output() out and clear it; after Close end; wait for bytes or
-//!                 next_wakeup(); then receive(), eof() or handle_timeout()
+//!         Some(event) => handle the event; call answer(), promise() or refuse() if it asks
+//!         None => write output() to the client and clear it; stop after Close; wait for bytes
+//!                 or for next_wakeup(); then call receive(), eof() or handle_timeout()
 //!     }
 //! }
 //! ```

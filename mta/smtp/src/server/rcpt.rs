@@ -1,10 +1,10 @@
 //! RCPT TO (RFC 5321 4.1.1.3).
 //!
-//! A recipient that was accepted before in the same transaction is answered `250` again and not
-//! told to the driver: it gets one copy, with the parameters of the first time. With LMTP each
-//! RCPT has a reply of its own at the end, so there each counts.
+//! A repeated recipient of one transaction is answered with `250` and not reported to the driver.
+//! The recipient gets one copy, with the parameters of its first RCPT. In LMTP each RCPT has its
+//! own reply at the end of the data, so repeated recipients are reported there.
 //!
-//! Must never lose a recipient that differs from all before it.
+//! Must never drop a recipient that differs from all recipients before it.
 
 use super::session::{Asked, Session};
 use super::{Event, replies};
@@ -26,8 +26,9 @@ impl Session {
         }
     }
 
-    /// Beyond the limit: the client sends it again in another transaction (RFC 5321 4.5.3.1.10). As
-    /// many as the limit itself are free, for clients that name all recipients before they look.
+    /// Refuses a recipient beyond the limit, which the client repeats in another transaction (RFC 5321
+    /// 4.5.3.1.10). Some clients name all recipients before they read a reply, so the first
+    /// `recipients_max` of these refusals are not counted.
     fn one_too_many(&mut self, reply: &Reply) {
         self.say_reply(reply);
         let recipients_max = self.settings().recipients_max();
@@ -59,7 +60,7 @@ impl Session {
         Ok(Recipient { address, notify, orcpt: asked.orcpt.map(Box::from) })
     }
 
-    /// `<postmaster>` alone is ours (RFC 5321 4.1.1.3).
+    /// Parses the address. `<postmaster>` without a domain means ours (RFC 5321 4.1.1.3).
     fn rcpt_address(&self, text: &str, utf8: bool) -> Result<Address, Reply> {
         let parsed = if text.eq_ignore_ascii_case("postmaster") {
             Address::parse(&format!("{text}@{}", self.settings().hostname), false)
@@ -76,22 +77,21 @@ impl Session {
     }
 }
 
-/// The accepted recipients of a transaction, to know a repetition: as many as those, in about
-/// 60 bytes each.
+/// The accepted recipients of a transaction, to recognise repetitions. Each takes about 60 bytes.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// `local@domain` of each, one after the other.
+    /// The text `local@domain` of each recipient, without separators.
     texts: String,
-    /// From a text's hash to where it is. Two texts of one hash: the later is not remembered
-    /// and gets its copies.
+    /// The start and the end of each text, by the hash of the text. If two texts have the same hash, the
+    /// later one is not remembered, and its repetitions get copies.
     places: BTreeMap<u64, (u32, u32)>,
     last: Option<u64>,
-    /// Capacity of `texts` before the last one.
+    /// Capacity of `texts` before the last recipient.
     capacity_before: usize,
 }
 
 impl Seen {
-    /// Whether it was here before; remembers it if not.
+    /// Returns true if the address was accepted before. Otherwise remembers the address.
     fn had(&mut self, address: &Address) -> bool {
         (self.last, self.capacity_before) = (None, self.texts.capacity());
         let start = self.texts.len();
@@ -109,8 +109,8 @@ impl Seen {
         false
     }
 
-    /// The last recipient was not accepted. Room that was made for it is given back: a session that was refused a
-    /// recipient for want of memory must not hold more than before.
+    /// Forgets the last recipient, which the driver has refused, and frees the memory that was reserved for it. A
+    /// session whose recipient was refused for lack of memory must not hold more than before.
     pub(super) fn forget_last(&mut self) {
         if let Some((start, _)) = self.last.take().and_then(|hash| self.places.remove(&hash)) {
             self.texts.truncate(start as usize);

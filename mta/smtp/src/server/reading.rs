@@ -1,7 +1,7 @@
-//! From bytes to commands, and from commands to what they do.
+//! Splits bytes into command lines and runs each command.
 //!
-//! Must never keep more of a command than `command_bytes_max`, and never run a line that came
-//! where the client had to wait.
+//! Must never keep more of a command than `command_bytes_max`, and never run a line that arrived
+//! while the client had to wait for a reply.
 
 use super::session::{Session, State};
 use super::{Settings, replies};
@@ -20,7 +20,7 @@ impl Session {
         told && heard && !self.is_closed() && !self.awaits_answer()
     }
 
-    /// Bytes came before the client can have seen the reply it has to wait for.
+    /// True if bytes arrived before the client can have seen a reply that it must wait for.
     pub(super) fn is_too_early(&mut self, bytes: &[u8]) -> bool {
         if bytes.is_empty() || !self.client_must_wait || self.is_closed() || self.awaits_answer() {
             return false;
@@ -37,7 +37,7 @@ impl Session {
         self.close();
     }
 
-    /// Uses at least one byte.
+    /// Takes at least one byte, and returns the number of bytes taken.
     pub(super) fn step(&mut self, bytes: &[u8], now: Instant) -> usize {
         match std::mem::replace(&mut self.state, State::ExpectCommand) {
             State::ExpectCommand => self.read_command(bytes, now),
@@ -47,8 +47,8 @@ impl Session {
         }
     }
 
-    /// A command ends in CRLF; a bare LF passes here, where no two servers can differ on what
-    /// it ends.
+    /// Reads up to the end of a command line. A bare LF is accepted as the end of a command: no two
+    /// servers can disagree about where the command ends.
     fn read_command(&mut self, bytes: &[u8], now: Instant) -> usize {
         if self.line.is_empty() && command::starts_foreign(bytes[0]) {
             self.say(replies::FOREIGN);
@@ -98,7 +98,8 @@ impl Session {
         }
     }
 
-    /// `alone`: nothing came after the line, as it must be where the client has to wait.
+    /// Runs a command. `alone` is true if no byte followed the line, as required of a command whose
+    /// reply the client must wait for.
     fn run(&mut self, command: Command<'_>, alone: bool) {
         use Command::*;
         match command {

@@ -1,11 +1,12 @@
-//! What a session says of its own accord; in Postfix's words where there is no reason for others.
+//! The replies that a session sends without asking the driver. They use Postfix's texts if there is no reason for
+//! other texts.
 //!
-//! Must never repeat what a client sent.
+//! Must never repeat bytes of the client.
 
 use crate::command::CommandError;
 use mail::{AddressError, Enhanced, Reply};
 
-/// The replies of the common way, ready to be sent.
+/// The replies to correct commands, ready to send.
 pub(super) const OK: &[u8] = b"250 2.0.0 Ok\r\n";
 pub(super) const MAIL_OK: &[u8] = b"250 2.1.0 Ok\r\n";
 pub(super) const RCPT_OK: &[u8] = b"250 2.1.5 Ok\r\n";
@@ -19,12 +20,12 @@ pub(super) const FOREIGN: &[u8] = b"521 5.5.1 Protocol error\r\n";
 pub(super) const BAD_CHUNK: &[u8] = b"521 5.5.4 Syntax: BDAT count [LAST]\r\n";
 pub(super) const LINE_TOO_LONG: &[u8] = b"500 5.5.2 Error: line too long\r\n";
 
-/// A command at the wrong time (RFC 5321 4.1.4).
+/// The reply to a command at the wrong time (RFC 5321 4.1.4).
 pub(super) fn out_of_order(text: &str) -> Reply {
     Reply::new(503, Enhanced(5, 5, 1), text)
 }
 
-/// Every RCPT was refused, or there was none.
+/// The reply to DATA or BDAT if no recipient was accepted.
 pub(super) fn no_recipients() -> Reply {
     Reply::new(554, Enhanced(5, 5, 1), "Error: no valid recipients")
 }
@@ -37,7 +38,7 @@ pub(super) fn too_big() -> Reply {
     Reply::new(552, Enhanced(5, 3, 4), "Message size exceeds fixed limit")
 }
 
-/// A line that is no command, or not a right one.
+/// The reply to a line that is not a valid command.
 pub(super) fn bad_command(error: CommandError) -> Reply {
     match error {
         CommandError::BadUtf8 => Reply::new(500, Enhanced(5, 5, 2), "Error: bad UTF-8 syntax"),
@@ -51,7 +52,7 @@ pub(super) fn bad_command(error: CommandError) -> Reply {
     }
 }
 
-/// A path that is none; `enhanced` and `what` say whether it was the sender's.
+/// The reply to an invalid path. `enhanced` and `what` depend on whether it was the sender's.
 pub(super) fn bad_address(error: AddressError, enhanced: Enhanced, what: &str) -> Reply {
     match error {
         AddressError::NeedsUtf8 => {
@@ -64,7 +65,7 @@ pub(super) fn bad_address(error: AddressError, enhanced: Enhanced, what: &str) -
     }
 }
 
-/// The argument of `Reply` for a connection that ends by our will (RFC 5321 3.8).
+/// The reply before the server closes the connection (RFC 5321 3.8).
 pub(super) fn closing(enhanced: Enhanced, hostname: &mail::Domain, why: &str) -> Reply {
     Reply::new(421, enhanced, format!("{hostname} {why}"))
 }

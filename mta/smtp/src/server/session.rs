@@ -1,7 +1,7 @@
-//! One connection's conversation: bytes in, replies and events out, one thing at a time.
+//! The conversation on one connection: takes bytes and returns replies and events, one event at a time.
 //!
-//! Must never read on while the driver owes an answer or the client has not taken its replies,
-//! and never say `250` after data but in `promise`.
+//! Must never read further bytes while the driver owes an answer or the client does not read its
+//! replies. Must never answer data with `250` except in `promise`.
 
 use super::bdat::Chunk;
 use super::body::Body;
@@ -11,21 +11,21 @@ use super::{Event, Server};
 use mail::{Durable, Enhanced, Instant, Now, Protocol, Reply, Verdict, allocation_bytes};
 use std::sync::Arc;
 
-/// The receiving end of one connection.
+/// The server's end of one connection.
 #[derive(Debug)]
 pub struct Session {
     pub(super) server: Arc<Server>,
     pub(super) state: State,
-    /// The beginning of a command whose end has not come.
+    /// The start of a command line whose end has not arrived.
     pub(super) line: Vec<u8>,
     pub(super) output: Vec<u8>,
-    /// The reply to a command after which the client must wait (RFC 2920 3.1), or the greeting,
-    /// is in `output`: bytes offered before it was taken were sent too early.
+    /// True if the client must wait for the last reply in `output` (RFC 2920 3.1) or for the greeting.
+    /// Bytes that arrive before the driver has written that reply were sent too early.
     pub(super) client_must_wait: bool,
     pub(super) ready: Option<Event>,
     pub(super) reset_due: bool,
     pub(super) close_due: bool,
-    /// QUIT was answered.
+    /// True if QUIT was answered.
     pub(super) after_quit: bool,
     pub(super) hello: Option<Protocol>,
     pub(super) transaction: Option<Transaction>,
@@ -33,11 +33,11 @@ pub struct Session {
     pub(super) mails: u32,
     pub(super) errors: u32,
     pub(super) idle_commands: u32,
-    /// Refused though nothing was wrong with them.
+    /// Commands and bodies that were refused although they were correct.
     pub(super) refusals: u32,
-    /// No more bytes will come, or we are to stop: over after what is under way.
+    /// Whether the session ends after the current command or transaction, and why.
     pub(super) ending: Ending,
-    /// The driver's memory is short.
+    /// True if the driver's memory is short.
     pub(super) stressed: bool,
     pub(super) clock: Clock,
 }
@@ -63,33 +63,35 @@ pub(super) enum Asked {
     Chunk { size: u64, last: bool },
 }
 
-/// Between MAIL and the end.
+/// The transaction between MAIL and the end of the data.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     pub(super) smtputf8: bool,
-    /// Accepted, and not a repetition.
+    /// Accepted recipients, without repetitions.
     pub(super) recipients: u32,
-    /// RCPTs beyond the limit.
+    /// RCPT commands beyond the limit.
     pub(super) excess: u32,
-    /// BDAT began; its body, while no chunk of it is being read.
+    /// The body between two BDAT chunks. While a chunk is read, the state holds the body.
     pub(super) chunked: Option<Body>,
-    /// The driver was told to drop it, though its end has not come.
+    /// True if the driver was told to drop the transaction before its end.
     pub(super) doomed: bool,
 }
 
-/// How the session comes to its end.
+/// Why the session ends once the current command or transaction is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     NotYet,
-    /// The client has closed its side.
+    /// The client has closed its side of the connection.
     Eof,
-    /// We are shutting down.
+    /// The process is shutting down.
     Shutdown,
 }
 
 impl Session {
-    /// A new connection; the greeting is in `output()`. Bytes offered before it was taken are
-    /// refused (early talkers); a driver that writes it before it reads grants them grace.
+    /// Creates the session of a new connection. The greeting is in `output()`.
+    ///
+    /// Bytes that the driver passes on before it has written the greeting end the connection: the
+    /// client did not wait. A driver that writes the greeting before it reads tolerates such clients.
     pub fn new(server: Arc<Server>, now: Now) -> Session {
         let output = server.greeting.to_vec();
         Session {
@@ -115,8 +117,8 @@ impl Session {
         }
     }
 
-    /// Takes what it can use now of `bytes` and says how much; the rest is to be offered again
-    /// after `poll`, `answer` or once the output was taken.
+    /// Takes as many of the bytes as it can use now and returns their number. The driver passes the
+    /// rest again after `poll`, after `answer`, or after it has written the output.
     pub fn receive(&mut self, bytes: &[u8], now: Now) -> usize {
         if self.is_reading() {
             self.clock.go(now.monotonic);
@@ -131,7 +133,7 @@ impl Session {
         if self.is_closed() { bytes.len() } else { used }
     }
 
-    /// The next event. The client's time stands still from `Some` to the next `None`.
+    /// Returns the next event. The client's timeouts are paused from `Some` to the next `None`.
     pub fn poll(&mut self, now: Now) -> Option<Event> {
         let event = self.next_event();
         match event {
@@ -153,15 +155,15 @@ impl Session {
         std::mem::take(&mut self.close_due).then_some(Event::Close { after_quit })
     }
 
-    /// Replies to be written; the driver takes from it what it wrote, at best all.
+    /// Returns the replies to write. The driver removes the bytes that it has written.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
 
-    /// Answers `Hello`, `Mail`, `Rcpt` or `Data`.
+    /// Answers the event `Hello`, `Mail`, `Rcpt` or `Data`.
     ///
     /// # Panics
-    /// If nothing was asked: a bug of the driver.
+    /// If no such event awaits an answer, which is a bug of the driver.
     pub fn answer(&mut self, verdict: Verdict, now: Now) {
         self.clock.go(now.monotonic);
         self.clock.command(now.monotonic);
@@ -177,10 +179,10 @@ impl Session {
         self.end_if_due();
     }
 
-    /// The message is kept: says so. The only place where data is answered with `250`.
+    /// Answers `BodyEnd` with `250`, because the message is durable. No other code answers data with `250`.
     ///
     /// # Panics
-    /// If no body has ended: a bug of the driver.
+    /// If no `BodyEnd` awaits an answer, which is a bug of the driver.
     pub fn promise(&mut self, durable: Durable, now: Now) {
         let text = format!("Ok: queued as {}", durable.message());
         (self.errors, self.idle_commands, self.refusals) = (0, 0, 0);
@@ -188,10 +190,10 @@ impl Session {
         self.end_body(&Reply::new(250, Enhanced(2, 0, 0), text), now);
     }
 
-    /// The message is not kept: 4yz or 5yz after `BodyEnd`.
+    /// Answers `BodyEnd` with 4yz or 5yz, because the message was not accepted.
     ///
     /// # Panics
-    /// If no body has ended: a bug of the driver.
+    /// If no `BodyEnd` awaits an answer, or the reply is positive: bugs of the driver.
     pub fn refuse(&mut self, reply: &Reply, now: Now) {
         assert!(!reply.is_positive(), "250 after data is said by a promise only");
         self.end_body(reply, now);
@@ -213,8 +215,8 @@ impl Session {
         self.end_if_due();
     }
 
-    /// The client has closed its side; to be called once all that it sent was taken. What it
-    /// has asked for so far is still answered.
+    /// Records that the client has closed its side. The driver calls this after `receive` has taken all
+    /// bytes. A command that awaits the driver's answer is still answered.
     pub fn eof(&mut self, _now: Now) {
         self.ending = Ending::Eof;
         if !self.awaits_answer() {
@@ -222,7 +224,7 @@ impl Session {
         }
     }
 
-    /// We stop: at once if no transaction is under way, else after it (RFC 5321 3.8).
+    /// Ends the session with 421: at once if no transaction is open, otherwise after it (RFC 5321 3.8).
     pub fn shutdown(&mut self, _now: Now) {
         if self.ending == Ending::NotYet {
             self.ending = Ending::Shutdown;
@@ -232,8 +234,8 @@ impl Session {
         }
     }
 
-    /// We end it with `reply` (421) wherever it is: the driver cannot go on. `Reset`, if a
-    /// transaction was open, and `Close` follow.
+    /// Ends the session with `reply` (421) in any state, because the driver cannot continue. `Reset`
+    /// follows if a transaction was open, then `Close`.
     pub fn hang_up(&mut self, reply: &Reply, _now: Now) {
         if !self.is_closed() {
             reply.encode(&mut self.output);
@@ -241,9 +243,10 @@ impl Session {
         }
     }
 
-    /// The body that is being read will not be kept, because the driver has no room: what has come
-    /// of it is dropped, the rest is read and dropped, and `reply` (4yz) is said at its end. `Reset`
-    /// follows. Returns `false`, and does nothing, if no body is being read or it was dropped before.
+    /// Drops the body that is being read, because the driver has no room. The rest of the body is read
+    /// and discarded, its end is answered with `reply` (4yz), and `Reset` follows.
+    ///
+    /// Returns `false` and does nothing if no body is being read, or if the body was dropped before.
     pub fn drop_body(&mut self, reply: &Reply) -> bool {
         let body = match &mut self.state {
             State::ExpectBody(body) => Some(body),
@@ -256,14 +259,13 @@ impl Session {
         true
     }
 
-    /// Says whether the driver's memory is short: a client that holds a transaction then has
-    /// [`STRESS_COMMAND_WAIT_MAX`](super::clock::STRESS_COMMAND_WAIT_MAX) for its next command. The usual limit holds
-    /// again once this is called with `false`.
+    /// Sets whether the driver's memory is short. While it is, a client with an open transaction has at
+    /// most [`STRESS_COMMAND_WAIT_MAX`](super::clock::STRESS_COMMAND_WAIT_MAX) for its next command.
     pub fn stress(&mut self, stressed: bool) {
         self.stressed = stressed;
     }
 
-    /// When `handle_timeout` is to be called; `None`: not while the driver works.
+    /// Returns when to call `handle_timeout`, or `None` while the driver owes an answer.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let within_body = matches!(self.state, State::ExpectBody(_) | State::ExpectChunk(_));
         let open = !self.is_closed() && !self.awaits_answer();
@@ -271,29 +273,29 @@ impl Session {
         open.then(|| self.clock.deadline(&self.server.settings, within_body, hurried)).flatten()
     }
 
-    /// Ends the connection if the client's time is over.
+    /// Ends the session if the client has exceeded a timeout.
     pub fn handle_timeout(&mut self, now: Now) {
         if self.next_wakeup().is_some_and(|deadline| deadline <= now.monotonic) {
             self.close_with(Enhanced(4, 4, 2), "Error: timeout exceeded");
         }
     }
 
-    /// Between MAIL and the end of its message.
+    /// True between MAIL and the end of the message.
     pub fn is_in_transaction(&self) -> bool {
         self.transaction.is_some() || matches!(self.state, State::ExpectPromise)
     }
 
-    /// What it has in common with the other sessions of its listener.
+    /// The settings and texts that all sessions of the listener share.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// The driver owes an answer.
+    /// True if the driver owes an answer.
     pub fn awaits_answer(&self) -> bool {
         matches!(self.state, State::ExpectVerdict(_) | State::ExpectPromise)
     }
 
-    /// What it holds for its client, in bytes: for the sum over all sessions.
+    /// Returns the memory that the session holds, in bytes. The driver adds up all sessions.
     pub fn memory_bytes(&self) -> usize {
         let body = match &self.state {
             State::ExpectBody(body) => body.memory_bytes(),
@@ -305,12 +307,12 @@ impl Session {
         size_of::<Session>() + self.buffer_bytes() + body + kept + self.seen.memory_bytes()
     }
 
-    /// The part of [`Session::memory_bytes`] that the beginning of a command and waiting replies take.
+    /// Returns the part of [`Session::memory_bytes`] that an incomplete command and unwritten replies take.
     pub fn buffer_bytes(&self) -> usize {
         allocation_bytes(self.line.capacity()) + allocation_bytes(self.output.capacity())
     }
 
-    /// Nothing more will be read.
+    /// True if the session is over and reads nothing more.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }

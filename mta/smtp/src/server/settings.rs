@@ -1,6 +1,6 @@
-//! What a listener's sessions have in common: limits, waits, and the texts made from them.
+//! The settings that all sessions of a listener share: limits, timeouts, and the texts made from them.
 //!
-//! Must never change while sessions hold it: a reload makes another.
+//! Must never change while a session uses them: a reload creates new ones.
 
 use crate::framing::BareLf;
 use mail::Domain;
@@ -11,54 +11,58 @@ use std::time::Duration;
 /// The limits of one listener's sessions.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Our own name, in the greeting and for `<postmaster>`.
+    /// The name of this server, for the greeting and as the domain of `<postmaster>`.
     pub hostname: Domain,
-    /// LMTP instead of SMTP (RFC 2033).
+    /// True for LMTP, false for SMTP (RFC 2033).
     pub lmtp: bool,
-    /// A message, dot-stuffing not counted (RFC 1870). At least 64 KiB.
+    /// Upper bound on a message in octets, without dot-stuffing (RFC 1870). At least 64 KiB.
     pub message_bytes_max: u64,
-    /// Its header section.
+    /// Upper bound on the header section of a message, in octets.
     pub header_bytes_max: u64,
-    /// A line of it without CRLF; `None`: lines of any length are passed on unbroken.
+    /// Upper bound on a line of a message, in octets without CRLF. `None` accepts lines of any length,
+    /// which are passed on unbroken.
     pub line_bytes_max: Option<u64>,
-    /// What LF without CR means in a message. It is refused for strangers: what another server would
-    /// take for the end of a message must not get past us.
+    /// How LF without CR is treated in a message. The daemon refuses it from strangers, because another
+    /// server might take such a line end for a part of the end of the message.
     pub bare_lf: BareLf,
-    /// Received fields, ours included: a message that came with this many is looping.
+    /// Upper bound on the Received fields, including ours. A message that arrives with this number of
+    /// fields is refused as a loop.
     pub hops_max: u32,
-    /// Recipients of one transaction. RFC 5321 4.5.3.1.8 wants at least 100.
+    /// Upper bound on the recipients of one transaction. RFC 5321 4.5.3.1.8 requires at least 100.
     pub recipients_max: u32,
-    /// The same with LMTP, where each has a reply of its own at the end, held at once.
+    /// The same for LMTP, where the session holds one reply for each recipient at the end of the data.
     pub lmtp_recipients_max: u32,
-    /// Transactions of one connection; `None`: no limit.
+    /// Upper bound on the transactions of one connection. `None` sets no limit.
     pub mails_max: Option<u32>,
-    /// A command line with its CRLF. RFC 5321 4.5.3.1.4 and the extensions need about 1,600.
+    /// Upper bound on a command line with its CRLF, in bytes. RFC 5321 4.5.3.1.4 and the extensions need
+    /// about 1,600.
     pub command_bytes_max: usize,
-    /// Bytes of the body that are handed over at once, and the most that is held of it.
+    /// Bytes of the body in one `Body` event: the upper bound on what the session holds of a body.
     pub body_chunk_bytes: usize,
-    /// Replies not yet written; above it nothing more is read.
+    /// Unwritten replies in bytes from which on the session reads nothing more.
     pub output_bytes_max: usize,
-    /// Wrong commands since the last message until the connection is closed.
+    /// Errors since the last message at which the connection is closed.
     pub bad_commands_max: u32,
-    /// NOOP, RSET, VRFY, a repeated EHLO and such since the last message, until each counts as wrong.
+    /// NOOP, RSET, VRFY, HELP, repeated greetings and empty chunks since the last message. Each one above this
+    /// number counts as an error.
     pub idle_commands_max: u32,
-    /// Commands and bodies since the last message that were refused though nothing was wrong with
-    /// them, such as RCPT of an unknown mailbox, until each counts as wrong.
+    /// Correct commands and bodies that were refused since the last message, such as RCPT of an unknown
+    /// mailbox. Each one above this number counts as an error.
     pub refusals_max: u32,
-    /// For a whole command line, and for output to be taken (RFC 5321 4.5.3.2.7).
+    /// Timeout for a complete command line, and for the client to read its replies (RFC 5321 4.5.3.2.7).
     pub command_timeout: Duration,
-    /// For the next bytes of a body.
+    /// Timeout for the next bytes of a body.
     pub data_timeout: Duration,
-    /// Octets a second that a body must come with, on the average after `data_timeout`.
+    /// Lower bound on the average rate of a body after `data_timeout`, in octets per second.
     pub data_bytes_per_second_min: u64,
-    /// For a transaction, from MAIL to its end, and between two messages for all that is no
-    /// transaction; our own time does not count.
+    /// Upper bound on the duration of a transaction, and on the time outside of transactions since the last
+    /// accepted message. The time that the driver takes is not counted.
     pub transaction_time_max: Duration,
 }
 
 impl Settings {
-    /// The settings that the daemon makes of an empty settings file for a client that may not relay, but with the
-    /// recipients of one that may; for tests of any crate.
+    /// The settings for tests of any crate: those of an empty settings file for a client that may not relay, except
+    /// for `recipients_max`, which is that of a client that may relay.
     ///
     /// Product code fills every field itself; tidy refuses a call from it.
     pub fn for_tests(hostname: Domain) -> Settings {
@@ -86,7 +90,7 @@ impl Settings {
         }
     }
 
-    /// Recipients of one transaction on this listener.
+    /// Returns the upper bound on the recipients of one transaction, for SMTP or LMTP.
     pub fn recipients_max(&self) -> u32 {
         if self.lmtp {
             self.recipients_max.min(self.lmtp_recipients_max)
@@ -96,7 +100,7 @@ impl Settings {
     }
 }
 
-/// A listener's settings with the texts that every session says alike.
+/// The settings of a listener with the replies that are the same in every session.
 #[derive(Debug)]
 pub struct Server {
     pub(super) settings: Settings,
@@ -105,7 +109,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// To be made once for a listener.
+    /// Builds the replies. Called once for each listener.
     pub fn new(settings: Settings) -> Arc<Server> {
         let kind = if settings.lmtp { "LMTP" } else { "ESMTP" };
         let greeting = format!("220 {} {kind} Posthaste\r\n", settings.hostname);
@@ -119,10 +123,10 @@ impl Server {
     }
 }
 
-/// A limit as RFC 9422 3 writes it: six digits at most.
+/// Upper bound on a limit in the LIMITS extension: six digits (RFC 9422 3).
 const LIMIT_MAX: u32 = 999_999;
 
-/// The reply to EHLO or LHLO (RFC 5321 4.1.1.1).
+/// Builds the reply to EHLO or LHLO (RFC 5321 4.1.1.1).
 fn offers(settings: &Settings) -> Box<[u8]> {
     let mut text = format!("250-{}\r\n", settings.hostname);
     let mut line = |offer: std::fmt::Arguments<'_>| {

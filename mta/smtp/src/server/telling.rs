@@ -1,6 +1,6 @@
-//! What goes to the client and to the driver, and what ends a transaction or the connection.
+//! Replies to the client, events for the driver, and the ends of transactions and of the connection.
 //!
-//! Must never lose a `Reset` or a `Close` that the driver is owed.
+//! Must never lose a `Reset` or `Close` that the driver must get.
 
 use super::session::{Asked, Ending, Session, State};
 use super::{Event, replies};
@@ -18,7 +18,7 @@ impl Session {
         }
     }
 
-    /// One reply, or with LMTP one for each recipient (RFC 2033 4.2).
+    /// Answers the end of the data: with one reply in SMTP, with one for each recipient in LMTP (RFC 2033 4.2).
     pub(super) fn reply_for_body(&mut self, reply: &Reply) {
         let recipients = self.transaction.as_ref().map_or(1, |transaction| transaction.recipients);
         let times = if self.settings().lmtp { recipients } else { 1 };
@@ -30,12 +30,12 @@ impl Session {
         }
     }
 
-    /// The client's next bytes may come only after it has read the reply now in `output`.
+    /// Records that the client must read the reply in `output` before it sends further bytes.
     pub(super) fn client_must_wait(&mut self) {
         self.client_must_wait = true;
     }
 
-    /// Hands an event to the driver, and waits for its verdict.
+    /// Reports an event to the driver and waits for the verdict.
     pub(super) fn ask(&mut self, event: Event, asked: Asked) {
         self.ready = Some(event);
         self.state = State::ExpectVerdict(asked);
@@ -46,7 +46,7 @@ impl Session {
         self.ready = Some(event);
     }
 
-    /// The client's mistake.
+    /// Answers an error of the client.
     pub(super) fn wrong(&mut self, reply: &Reply) {
         self.say_reply(reply);
         self.count_error();
@@ -59,7 +59,8 @@ impl Session {
         }
     }
 
-    /// Something was refused that was no mistake: a list has dead addresses, so that some are free.
+    /// Counts the refusal of a correct command or body. Mailing lists have dead addresses, so the first
+    /// refusals are not errors.
     pub(super) fn count_refusal(&mut self) {
         self.refusals = self.refusals.saturating_add(1);
         if self.refusals > self.settings().refusals_max {
@@ -67,7 +68,7 @@ impl Session {
         }
     }
 
-    /// A command that moves nothing; a few are free.
+    /// Answers a command that has no effect on a message. The first such commands are not errors.
     pub(super) fn idle_command(&mut self, text: &[u8]) {
         self.say(text);
         self.count_idle();
@@ -80,7 +81,7 @@ impl Session {
         }
     }
 
-    /// Counts a transaction; false: it is one too many, and the connection ends.
+    /// Counts a transaction. Returns false and ends the connection if it exceeds the limit.
     pub(super) fn count_mail(&mut self) -> bool {
         self.mails = self.mails.saturating_add(1);
         let fits = self.settings().mails_max.is_none_or(|max| self.mails <= max);
@@ -90,20 +91,20 @@ impl Session {
         fits
     }
 
-    /// The transaction is over, and the driver knows.
+    /// Ends the transaction without telling the driver, which knows it already.
     pub(super) fn forget_transaction(&mut self) {
         self.transaction = None;
         self.seen.clear();
         self.clock.end_transaction();
     }
 
-    /// The transaction is over, and the driver is told.
+    /// Ends the transaction and tells the driver.
     pub(super) fn give_up_transaction(&mut self) {
         self.doom();
         self.forget_transaction();
     }
 
-    /// The driver is told to drop the transaction; its end is still waited for.
+    /// Tells the driver to drop the transaction. The session still waits for the end of the transaction.
     pub(super) fn doom(&mut self) {
         let Some(transaction) = &mut self.transaction else { return };
         if !transaction.doomed {
@@ -128,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Ends the session after `eof` or `shutdown`, as soon as it can end.
+    /// Ends the session after `eof` or `shutdown` if it can end now.
     pub(super) fn end_if_due(&mut self) {
         if self.is_closed() || self.awaits_answer() {
             return;

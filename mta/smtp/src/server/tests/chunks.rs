@@ -1,6 +1,6 @@
 //! BDAT.
 //!
-//! Must never send a chunk whose count is wrong by accident.
+//! Must never send a chunk with a wrong size by accident.
 
 use super::*;
 
@@ -104,7 +104,7 @@ fn p044_bdat_lines_must_be_lines_for_they_go_on_by_data() {
         assert_eq!(outcome.codes()[2..], [550, 250], "{bad:?}");
         assert!(outcome.kept.is_empty());
     }
-    // A dot is a dot, and a missing last line end stays missing.
+    // A dot is data, and a missing last line end is not added.
     assert_eq!(chunks(&[b"BDAT 6 LAST\r\n.\r\n..a"]).kept, [b".\r\n..a"]);
     let outcome = check(&[b"EHLO c.test\r\n", b"MAIL FROM:<> BODY=BINARYMIME\r\n"]);
     assert_eq!(outcome.codes(), [555]);
@@ -118,7 +118,7 @@ fn p046_pipelined_chunks_are_counted_whatever_is_refused() {
     assert_eq!(outcome.kept, [b"a\r\nb\r\n"]);
     let group = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<refused@y.test>\r\nBDAT 6\r\nQUIT\r\nBDAT 6 LAST\r\nQUIT\r\nNOOP\r\n";
     assert_eq!(check(&[EHLO, group]).codes(), [250, 550, 554, 554, 250]);
-    // A flaw in the first chunk: the second has no transaction, and is swallowed too.
+    // The first chunk has a flaw. The second chunk has no transaction and is discarded as well.
     let outcome = chunks(&[b"BDAT 3\r\na\nbBDAT 6 LAST\r\nQUIT\r\nNOOP\r\n"]);
     assert_eq!(outcome.codes()[2..], [550, 503, 250]);
     assert_eq!(outcome.events.iter().filter(|event| *event == "reset").count(), 1);

@@ -1,6 +1,6 @@
-//! Verbs, their order, and what is no SMTP.
+//! Verbs, their order, and lines that are not SMTP.
 //!
-//! Must never rely on what a refused command is called, only on its code and consequences.
+//! Must never rely on the text of a reply, only on its code and its consequences.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn p023_a_client_that_talks_before_the_greeting_gets_554_in_its_place() {
     assert_eq!(session.receive(b"EHLO x\r\n", Now::default()), 8);
     assert_eq!(session.output(), b"554 5.5.0 Error: SMTP protocol synchronization\r\n");
     assert_eq!(session.poll(Now::default()), Some(Event::Close { after_quit: false }));
-    // The documented grace: a driver that writes the greeting first does not notice.
+    // As documented, a driver that writes the greeting before it reads does not notice.
     let mut session = Session::new(server(), Now::default());
     session.output().clear();
     session.receive(b"EHLO x\r\n", Now::default());

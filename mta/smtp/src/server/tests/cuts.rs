@@ -1,14 +1,14 @@
-//! Any way of cutting the same bytes into segments gives the same replies, events and bodies:
-//! command lines, DATA and BDAT, also where the client is wrong.
+//! All ways of cutting the same bytes into segments give the same replies, events and bodies, for command lines, DATA
+//! and BDAT, and also if the client makes errors.
 //!
-//! Must never cut where a client has to wait and did not: then the cut does make a difference.
+//! Must never cut after a command whose reply the client must wait for: there the cut makes a difference.
 
 use super::*;
 use crate::framing::BareLf;
 use proptest::prelude::*;
 
-/// What a client may send at once: up to each line after which it has to wait for the reply
-/// (RFC 2920 3.1). The line may begin anywhere, since a BDAT chunk ends anywhere.
+/// Splits the stream after each line whose reply the client must wait for (RFC 2920 3.1). The line may begin anywhere,
+/// because a BDAT chunk may end anywhere.
 fn groups(stream: &[u8]) -> Vec<&[u8]> {
     let word = |four: &[u8]| {
         [b"EHLO", b"HELO", b"LHLO", b"DATA"].iter().any(|name| four.eq_ignore_ascii_case(*name))

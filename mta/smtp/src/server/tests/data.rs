@@ -1,19 +1,19 @@
-//! The end of data, and what may stand before it.
+//! The end of the data, and the bytes before it.
 //!
-//! Must never build an expected body with the code that is under test.
+//! Must never build an expected body with the code under test.
 
 use super::*;
 use crate::framing::BareLf;
 use proptest::prelude::*;
 
-/// One message: the code of its reply (`None`: the end has not come) and what was kept.
+/// Sends one message. Returns the code of the reply, or `None` if the end was not found, and the accepted body.
 fn data(wire: &[u8]) -> (Option<u16>, Option<Vec<u8>>) {
     let outcome = check(&[EHLO, ENVELOPE, wire]);
     assert_eq!(outcome.codes()[..3], [250, 250, 354]);
     (outcome.codes().get(3).copied(), outcome.kept.first().cloned())
 }
 
-/// Not the end: the session waits, and refuses the message at its real end.
+/// Asserts that these bytes are not the end: the session waits, and refuses the message at its real end.
 fn smuggled(end: &[u8]) {
     let inside = [b"a\r\n", end, b"MAIL FROM:<evil@b.test>\r\n"].concat();
     assert_eq!(data(&inside), (None, None), "{end:?} ended data");
@@ -155,7 +155,7 @@ fn p026_a_body_pipelined_with_data_is_refused_and_never_run() {
     assert_eq!(outcome.codes(), [250, 250, 554]);
     assert!(outcome.closed && outcome.kept.is_empty());
     assert_eq!(outcome.events[3..], ["reset", "close"]);
-    // The same while the answer to DATA has not been written yet.
+    // The same while the answer to DATA is not yet written.
     let mut driver = Driver::new(&settings());
     driver.drains = false;
     driver.drain();
@@ -277,7 +277,7 @@ proptest! {
     }
 }
 
-/// The same with a client whose bare LFs are normalised.
+/// Runs a script with a client whose bare LFs are normalised.
 fn normalized(settings: &Settings, groups: &[&[u8]]) -> Outcome {
     check_with(&Settings { bare_lf: BareLf::Normalize, ..settings.clone() }, groups)
 }
@@ -315,7 +315,7 @@ fn r232_sizes_and_headers_are_those_of_what_is_kept() {
         assert_eq!(normalized(&limited, &[EHLO, &chunk, b"NOOP\r\n"]).codes()[2], code);
         code
     };
-    // Two more for the CRLF before the dot; by BDAT that is not there.
+    // DATA adds two octets for the CRLF before the dot. BDAT does not.
     assert_eq!(codes(&b"\n".repeat(49)), 250);
     assert_eq!(codes(&b"\n".repeat(51)), 552);
     assert_eq!(codes(&b"a: b\n".repeat(9)), 250);

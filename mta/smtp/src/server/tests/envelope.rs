@@ -1,6 +1,6 @@
 //! Paths and parameters.
 //!
-//! Must never check an address otherwise than through a command.
+//! Must never check an address except through a command.
 
 use super::*;
 
@@ -157,7 +157,7 @@ fn p059_addresses_that_a_shell_would_read_are_refused_or_data() {
     for bad in ["<a\rb@c.test>", "<a\tb@c.test>"] {
         assert_eq!(rcpt(bad), 500, "{bad}");
     }
-    // A line feed ends the line: what is left of either part is no path and no command.
+    // A line feed ends the line, so neither part is a valid command.
     let outcome = check(&[EHLO, b"MAIL FROM:<>\r\nRCPT TO:<a\nb@c.test>\r\n"]);
     assert_eq!(outcome.codes(), [250, 501, 500]);
 }

@@ -1,6 +1,6 @@
 //! Bounds on lines, headers, hops and memory.
 //!
-//! Must never loosen a bound to pass.
+//! Must never raise a bound to pass.
 
 use super::*;
 
@@ -137,7 +137,7 @@ fn r211_a_body_that_there_is_no_room_for_holds_nothing_and_is_answered_at_its_en
         assert_eq!(codes[codes.len() - 2..], [452, 250], "{}", driver.outcome.replies);
         assert_eq!(driver.outcome.events.last().map(String::as_str), Some("reset"));
         assert!(driver.outcome.kept.is_empty() && !driver.session.is_in_transaction());
-        // Outside of a body there is nothing to drop.
+        // Outside of a body nothing can be dropped.
         assert!(!driver.session.drop_body(&full));
         driver.feed(PATHS);
         driver.drain();
@@ -145,8 +145,7 @@ fn r211_a_body_that_there_is_no_room_for_holds_nothing_and_is_answered_at_its_en
     }
 }
 
-/// How many lines are answered before the session is closed, and the code of the last; none is closed
-/// after `lines` of them.
+/// Sends `line` as many times as `lines` says. Returns the number of replies before the session closes with 421.
 fn answered(settings: &Settings, begin: &[&[u8]], line: &[u8], lines: usize) -> usize {
     let flood = line.repeat(lines);
     let mut groups = begin.to_vec();
@@ -166,9 +165,9 @@ fn r218_refused_commands_without_end_close_the_session() {
     assert_eq!(refused(b"MAIL FROM:<later@b.test>\r\n"), 120);
     assert_eq!(answered(&settings(), &[EHLO, mail], b"RCPT TO:<refused@y.test>\r\n", 60_000), 121);
     let again = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<refused@y.test>\r\nRSET\r\n";
-    // Idle commands and refusals have their own free ones; beyond them each is an error.
+    // The first idle commands and refusals are not errors. Beyond their limits each one is.
     assert_eq!(refused(again), 3 * 110);
-    // A client in `relay.from` has a list of a million dead addresses for nothing.
+    // A client in `relay.from` may have a list of a million dead addresses.
     let trusted = Settings { refusals_max: 1_000_000, ..settings() };
     let line = b"RCPT TO:<refused@y.test>\r\n";
     assert_eq!(answered(&trusted, &[EHLO, mail], line, 60_000), 60_001);

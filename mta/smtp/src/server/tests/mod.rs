@@ -1,7 +1,7 @@
-//! The session against a driver that keeps everything: each script is fed whole, byte by byte
-//! and at random cuts, and must give the same replies, events and bodies each time.
+//! The session with a driver that accepts every message. Each script is fed whole, byte by byte and at random cuts, and
+//! must give the same replies, events and bodies each time.
 //!
-//! Must never look into the session but through its public verbs.
+//! Must never use the session except through its public methods.
 
 mod chunks;
 mod commands;
@@ -20,26 +20,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) const EHLO: &[u8] = b"EHLO c.test\r\n";
-/// Up to and with DATA, pipelined as RFC 2920 allows.
+/// The commands up to DATA, pipelined as RFC 2920 allows.
 pub(super) const ENVELOPE: &[u8] = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<x@y.test>\r\nDATA\r\n";
-/// Up to RCPT.
+/// The commands up to RCPT.
 pub(super) const PATHS: &[u8] = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<x@y.test>\r\n";
 
-/// All that came of a script.
+/// The result of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// Replies as they went out, greeting included.
+    /// The replies, including the greeting.
     pub replies: String,
-    /// Events but for bodies, as text.
+    /// The events except bodies, as text.
     pub events: Vec<String>,
-    /// Bodies of the messages that were promised.
+    /// The bodies of the accepted messages.
     pub kept: Vec<Vec<u8>>,
-    /// Replies to DATA with `250` that were given: must be as many as were kept.
+    /// The number of `250` replies to data, which must equal the number of accepted messages.
     pub closed: bool,
 }
 
 impl Outcome {
-    /// The codes of all final reply lines, greeting and first hello left out.
+    /// The codes of all final reply lines, without the greeting and the reply to the first EHLO.
     pub fn codes(&self) -> Vec<u16> {
         let last = |line: &&str| line.as_bytes().get(3) == Some(&b' ');
         let codes = self.replies.lines().filter(last).map(|line| line[..3].parse().unwrap());
@@ -58,9 +58,9 @@ pub(super) struct Driver {
     pub outcome: Outcome,
     staged: Vec<u8>,
     pub now: Now,
-    /// Bytes that the session did not take yet.
+    /// The bytes that the session has not taken yet.
     pub waiting: Vec<u8>,
-    /// Output is taken after each step.
+    /// True if the output is removed after each step.
     pub drains: bool,
 }
 
@@ -77,13 +77,13 @@ impl Driver {
         }
     }
 
-    /// Takes the output, as after a write.
+    /// Removes the output, as after a write.
     pub fn drain(&mut self) {
         let output = std::mem::take(self.session.output());
         self.outcome.replies += std::str::from_utf8(&output).unwrap();
     }
 
-    /// What the client sent in one piece, up to where the session waits for more.
+    /// Feeds the bytes that the client sent in one piece, until the session waits for more.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.waiting.extend_from_slice(bytes);
         loop {
@@ -147,7 +147,7 @@ impl Driver {
     }
 }
 
-/// Refuses what says so itself.
+/// Refuses the commands whose arguments ask for it.
 fn verdict(event: &Event) -> Verdict {
     let text = shown(event);
     if text.contains("refused@") {
@@ -181,7 +181,7 @@ pub(super) fn settings() -> Settings {
     Settings::for_tests(Domain::parse("mx.test").unwrap())
 }
 
-/// Runs a script: each group is sent when all replies to the one before it have been read.
+/// Runs a script. Each group is sent after all replies to the previous group have been read.
 pub(super) fn talk(
     settings: &Settings,
     groups: &[&[u8]],
@@ -202,7 +202,7 @@ pub(super) fn talk(
     driver.outcome
 }
 
-/// Runs a script in every way of cutting; all must come to the same.
+/// Runs a script in several ways of cutting, and asserts that they have the same result.
 pub(super) fn check_with(settings: &Settings, groups: &[&[u8]]) -> Outcome {
     let whole = talk(settings, groups, |left| left);
     assert_eq!(talk(settings, groups, |_| 1), whole, "byte by byte");
@@ -223,7 +223,7 @@ pub(super) fn check(groups: &[&[u8]]) -> Outcome {
     check_with(&settings(), groups)
 }
 
-/// One line at a time, each after the reply to the one before; the reply's code to the last.
+/// Sends each line after the reply to the previous one. Returns the code of the last reply.
 pub(super) fn code_of(lines: &[&str]) -> u16 {
     let lines: Vec<String> = lines.iter().map(|line| format!("{line}\r\n")).collect();
     let groups: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();

@@ -1,6 +1,6 @@
-//! Our reading of commands against smtp-proto's: where both accept, they must mean the same.
+//! Compares our parser of commands with that of smtp-proto: lines that both accept must mean the same.
 //!
-//! Must never take the oracle's refusal, or ours, for a difference: only both readings count.
+//! Must never report a difference if one of the parsers refuses the line.
 
 use crate::command::{self, Command};
 use crate::params;
@@ -8,7 +8,7 @@ use ::mail::Notify;
 use proptest::prelude::*;
 use smtp_proto::*;
 
-/// What theirs makes of a line, in the shape of ours; `None`: refused, or not comparable.
+/// Returns the result of smtp-proto in the form of [`ours`], or `None` if it refuses the line or cannot be compared.
 fn theirs(line: &str) -> Option<Vec<String>> {
     let wire = format!("{line}\r\n");
     let request = Request::parse(&mut wire.as_bytes().iter()).ok()?;
@@ -49,12 +49,12 @@ fn theirs(line: &str) -> Option<Vec<String>> {
     })
 }
 
-/// Theirs takes the quotes off.
+/// Returns the address without quotes, which smtp-proto removes.
 fn unquoted(address: &::mail::Address) -> String {
     format!("{}@{}", address.local_unquoted(), address.domain_text())
 }
 
-/// What ours makes of it.
+/// Returns the result of our parser.
 fn ours(line: &str) -> Option<Vec<String>> {
     Some(match command::parse(line.as_bytes()).ok()? {
         Command::Ehlo(name) => vec!["ehlo".into(), name.into()],

@@ -1,6 +1,6 @@
-//! Time, and the ends that come from outside.
+//! Timeouts, and sessions that are ended by the driver or by the client.
 //!
-//! Must never read a clock: time is what a test says it is.
+//! Must never read a clock: the test sets the time.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Feeds `piece` every `pause` until the session closes; how long that took.
+/// Feeds `piece` every `pause` until the session closes. Returns the time that this took.
 fn dribble(driver: &mut Driver, piece: &[u8], pause: Duration) -> Duration {
     let start = driver.now.monotonic;
     for _ in 0..200_000 {
@@ -220,7 +220,7 @@ fn r211_under_stress_a_client_with_a_transaction_has_ten_seconds_for_a_command()
     driver.feed(b"NOOP\r\n");
     driver.pass(secs(9));
     assert!(!driver.session.is_closed(), "each command has its time");
-    // Half a command is none.
+    // An incomplete command does not extend the wait.
     assert_eq!(dribble(&mut driver, b"x", secs(1)), secs(1));
     assert_eq!(driver.outcome.events.last().map(String::as_str), Some("close"));
 }
