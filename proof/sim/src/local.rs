@@ -56,6 +56,8 @@ pub struct Local {
     staging: BTreeMap<u64, (Vec<u8>, bool)>,
     workers: BTreeMap<WorkerId, Worker>,
     wake_at: Option<Instant>,
+    /// The process is told to end as soon as a batch is under way.
+    drains_in_batch: bool,
 }
 
 /// An attempt that is not recorded.
@@ -100,6 +102,7 @@ impl Local {
             staging: BTreeMap::new(),
             workers: BTreeMap::new(),
             wake_at: None,
+            drains_in_batch: false,
         }
     }
 
@@ -177,6 +180,20 @@ impl Local {
         self.handle(Input::Drain, world);
     }
 
+    /// The process is told to end while a batch is under way: the next batch, if there is none now.
+    pub fn drain_in_batch(&mut self, world: &mut World) {
+        self.drains_in_batch = true;
+        self.drain_if_in_batch(world);
+    }
+
+    fn drain_if_in_batch(&mut self, world: &mut World) {
+        let is_busy = self.workers.values().any(|worker| worker.batch.is_some());
+        if self.drains_in_batch && is_busy {
+            self.drains_in_batch = false;
+            self.drain(world);
+        }
+    }
+
     /// Whether the process ends now.
     pub fn is_drained(&mut self) -> bool {
         self.machine.is_drained()
@@ -219,6 +236,7 @@ impl Local {
             self.wake_at = Some(at);
             world.at(at, Event::Wake(self.station, self.life));
         }
+        self.drain_if_in_batch(world);
     }
 
     fn take(&mut self, output: Output<Message>, world: &mut World) {

@@ -279,6 +279,8 @@ pub enum What {
     Poison(Station, bool, Poison),
     /// A sending process is told to end, as at a change of the settings, and is started again.
     Drain(Station),
+    /// The local process is told to end while a batch is under way: the next batch, if there is none now.
+    DrainInBatch,
     /// This sending process says what it was not given.
     Lie(Station, Lie),
     /// So many syncs fail, with a disk that loses what they were for.
@@ -391,6 +393,7 @@ impl Plan {
         draw_limits(seed, &mut settings);
         let mails = 1 + draw.below(pick(&mut draw.clone(), &[4, 12, 40])) as u32;
         let quiet = one_in(&mut draw, 12);
+        let settings = if quiet { without_trouble(settings) } else { settings };
         // Some plans are storms of power cuts: recovery over recovery.
         let storm = one_in(&mut draw, 4);
         let faults = match (quiet, storm) {
@@ -413,10 +416,10 @@ impl Plan {
                 .map(|number| fault(seed, number, span, &settings, storm))
                 .chain(bad_reads(seed, span, quiet).into_iter().filter(|f| kept(f.name())))
                 .chain(streams(seed, span, &settings, quiet).into_iter().filter(|f| kept(f.name())))
-                .chain(drains(seed, span, &settings).into_iter().filter(|f| kept(f.name())))
+                .chain(drains(seed, span, &settings, quiet).into_iter().filter(|f| kept(f.name())))
                 .chain(send_drains(seed, span, &settings).into_iter().filter(|f| kept(f.name())))
                 .collect(),
-            settings: if quiet { without_trouble(settings) } else { settings },
+            settings,
             span,
             without: without.clone(),
         }
@@ -424,7 +427,7 @@ impl Plan {
 
     /// Nothing goes wrong in it.
     pub fn is_quiet(&self) -> bool {
-        self.faults.iter().all(|fault| matches!(fault.what, What::Drain(_)))
+        self.faults.iter().all(|fault| matches!(fault.what, What::Drain(_) | What::DrainInBatch))
             && self.settings.sink_trouble == 0
             && self.settings.local.trouble == 0
             && self.mails.iter().all(|mail| mail.client.trouble.is_none())
@@ -521,6 +524,8 @@ fn without_trouble(mut settings: Settings) -> Settings {
     settings.sink_trouble = 0;
     settings.local.trouble = 0;
     settings.local.limits.drain_time_max = QUIET_DRAIN_TIME;
+    // A drain can only deliver a message twice if an attempt has several recipients here.
+    settings.local.has_much = true;
     settings
 }
 
@@ -714,16 +719,17 @@ fn streams(seed: u64, span: Duration, settings: &Settings, quiet: bool) -> Vec<F
 }
 
 /// Ends of the local process; chance of their own, too.
-fn drains(seed: u64, span: Duration, settings: &Settings) -> Vec<Fault> {
+fn drains(seed: u64, span: Duration, settings: &Settings, quiet: bool) -> Vec<Fault> {
     let local = Station::Send(settings.senders);
     let mut draw = chance(seed, DRAINS);
-    let few = if one_in(&mut draw, 3) { 1 + draw.below(6) as u32 } else { 0 };
+    let few = if one_in(&mut draw, 3) || quiet { 1 + draw.below(6) as u32 } else { 0 };
     let mut one = |nth| {
         let when = match one_in(&mut draw, 3) {
             true => When::At(within(&mut draw, span)),
             false => When::LinkStep(1 + draw.below(60)),
         };
-        Fault { number: DRAINS_FIRST + nth, when, what: What::Drain(local) }
+        let what = if one_in(&mut draw, 3) { What::Drain(local) } else { What::DrainInBatch };
+        Fault { number: DRAINS_FIRST + nth, when, what }
     };
     (0..few).map(&mut one).collect()
 }

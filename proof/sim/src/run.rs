@@ -463,6 +463,11 @@ impl Run {
                     send.drain(&mut self.world);
                 }
             }
+            What::DrainInBatch => {
+                if let Some(local) = &mut self.local {
+                    local.drain_in_batch(&mut self.world);
+                }
+            }
             What::Lie(station, lie) => {
                 if let Some(local) = self.local.as_mut().filter(|local| local.station == station) {
                     local.lie(lie, &mut self.world);
