@@ -46,7 +46,7 @@ const _: () = assert!(TRANSACTIONS_MAX * 10 + 16 <= frame::FRAME_BYTES_MAX);
 enum ToQueue {
     Hello {
         build: u64,
-        origin: u64,
+        incarnation: u64,
     },
     /// Tail: body bytes.
     Stage {

@@ -32,7 +32,7 @@ const _: () = assert!(CHUNK_BYTES_MAX as usize <= PIECE_BYTES_MAX);
 /// One try of some recipients of one message at one next hop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Unique over all lives of the queue process.
+    /// Unique over all incarnations of the queue process.
     pub id: u64,
     /// Seals the attempt, its message and recipients for the process that it is given to: what
     /// that process says to be under way is believed by this alone.
@@ -120,7 +120,7 @@ pub struct Result {
 /// An attempt that a sending process has under way, told to a new queue process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnderWay {
-    /// The attempt's id in the former life.
+    /// The attempt's id in the former incarnation.
     pub attempt: u64,
     /// As it came with the attempt.
     pub seal: u64,
@@ -157,7 +157,7 @@ enum ToSender {
 enum ToQueue {
     Hello {
         build: u64,
-        life: u64,
+        incarnation: u64,
         capacity: u32,
     },
     /// After `Hello`: an attempt that is under way, the latest first.

@@ -53,12 +53,12 @@ impl FromStr for MessageId {
     }
 }
 
-/// The id of one transaction of a client. `origin` is chosen at random when a receive process starts, and `number`
+/// The id of one transaction of a client. `incarnation` is chosen at random when a receive process starts, and `number`
 /// counts up within it. With this id, a restarted queue process can be asked whether it stored the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TransactionId {
     /// The random id of the receive process's incarnation.
-    pub origin: u64,
+    pub incarnation: u64,
     /// Counts up from 1 within the incarnation.
     pub number: u64,
 }

@@ -16,14 +16,14 @@ use synced::Synced;
 /// ```compile_fail
 /// # use mail::{Durable, MessageId, TransactionId};
 /// // The fields are private.
-/// let transaction = TransactionId { origin: 1, number: 1 };
+/// let transaction = TransactionId { incarnation: 1, number: 1 };
 /// let durable = Durable { message: MessageId(1), transaction };
 /// ```
 ///
 /// ```compile_fail
 /// # use mail::{Durable, MessageId, TransactionId};
 /// // There is no proof without a sync.
-/// let transaction = TransactionId { origin: 1, number: 1 };
+/// let transaction = TransactionId { incarnation: 1, number: 1 };
 /// let durable = Durable::proven((), MessageId(1), transaction);
 /// ```
 ///
@@ -32,7 +32,7 @@ use synced::Synced;
 ///
 /// ```
 /// # use mail::{Durable, MessageId, TransactionId};
-/// let transaction = TransactionId { origin: 1, number: 1 };
+/// let transaction = TransactionId { incarnation: 1, number: 1 };
 /// let durable = Durable::attested(MessageId(1), transaction);
 /// assert_eq!(durable.message(), MessageId(1));
 /// ```

@@ -1,7 +1,7 @@
 //! Attempts to the sending processes, and their results back.
 //!
 //! Must never hand out an attempt that no living process has, nor forget one that a process has
-//! under way from a former life of ours. Must never believe a process about mail that it was not
+//! under way from a former incarnation of ours. Must never believe a process about mail that it was not
 //! given: what is under way is believed by its seal, and a result or a fetch by the attempt's own
 //! message.
 
@@ -36,7 +36,7 @@ pub(crate) struct Senders {
     orphans: BTreeMap<SenderKey, Orphans>,
     /// Results of each process that have become durable. It may not have heard so.
     settled: BTreeMap<SenderKey, Settled>,
-    /// Seals attempts: the same in each life of the queue process.
+    /// Seals attempts: the same in each incarnation of the queue process.
     seal_key: [u64; 2],
     /// A hasher that has taken the key in.
     keyed: DefaultHasher,
@@ -54,7 +54,7 @@ struct Sender {
     /// It was told to end: it takes nothing more, and what it leaves is no fault of the mail.
     drains: bool,
     capacity: usize,
-    /// Attempts it has, by its own name for them, which is ours unless a former life gave it.
+    /// Attempts it has, by its own name for them, which is ours unless a former incarnation gave it.
     under_way: BTreeMap<u64, Flight>,
     /// Of these, attempts whose message is being read: the process does not know of them yet.
     reading: BTreeSet<AttemptId>,
@@ -165,7 +165,7 @@ impl Senders {
         self.ends.insert(key, sender);
     }
 
-    /// Attempts are sealed with this key, which former lives of ours had, too.
+    /// Attempts are sealed with this key, which former incarnations of ours had, too.
     pub fn set_seal_key(&mut self, key: [u64; 2]) {
         self.seal_key = key;
         self.keyed = keyed(key);
@@ -507,7 +507,7 @@ impl Queue {
         Ok(())
     }
 
-    /// An attempt that the process has from a former stream goes on. One of a former life of ours
+    /// An attempt that the process has from a former stream goes on. One of a former incarnation of ours
     /// goes on under a new name of ours. The later ones come first: a recipient of an earlier one
     /// may have been tried again since, and the later outcome is the one that counts.
     fn take_back(&mut self, key: SenderKey, told: UnderWay, now: Now) -> Result<(), LinkError> {
@@ -535,7 +535,7 @@ impl Queue {
             Some(flight) => {
                 sender.under_way.insert(told.attempt, flight);
             }
-            // Its end was recorded before the former life or stream ended.
+            // Its end was recorded before the former incarnation or stream ended.
             None => {
                 sender.strays.insert(told.attempt);
                 sender.recorded.push(told.attempt);

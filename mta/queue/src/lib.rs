@@ -139,8 +139,8 @@ pub struct Queue {
     slice: Option<spool::SnapshotSlice>,
     output: VecDeque<Output>,
     started: Instant,
-    /// Own transactions (notices): random name of this life, and a count.
-    own_origin: u64,
+    /// Own transactions (notices): random name of this incarnation, and a count.
+    own_incarnation: u64,
     own_number: u64,
     counters: Counters,
     /// The last write has failed, as the log was told.
@@ -182,10 +182,10 @@ const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 pub const SLICE_RECIPIENTS_MAX: usize = 4096;
 
 impl Queue {
-    /// `own_origin` is drawn at random; `senders` is how many sending processes there will be.
+    /// `own_incarnation` is drawn at random; `senders` is how many sending processes there will be.
     pub fn new(
         build: u64,
-        own_origin: u64,
+        own_incarnation: u64,
         settings: Settings,
         spool: Spool,
         scheduler: Scheduler,
@@ -198,21 +198,21 @@ impl Queue {
             spool,
             scheduler,
             receivers: Receivers::new(credit_bytes),
-            senders: Senders::new(senders, now.monotonic + SENDERS_WAIT, [own_origin; 2]),
+            senders: Senders::new(senders, now.monotonic + SENDERS_WAIT, [own_incarnation; 2]),
             records: Records::default(),
             message_cache: MessageCache::new(settings.message_cache_bytes_max),
             slice: None,
             settings,
             output: VecDeque::new(),
             started: now.monotonic,
-            own_origin,
+            own_incarnation,
             own_number: 0,
             counters: Counters::default(),
             failing: false,
         }
     }
 
-    /// Attempts are sealed with this key. The one that former lives had makes what their attempts
+    /// Attempts are sealed with this key. The one that former incarnations had makes what their attempts
     /// became known to this one; without it a sending process that has one is not believed.
     pub fn sealed_with(mut self, key: [u64; 2]) -> Queue {
         self.senders.set_seal_key(key);

@@ -499,7 +499,8 @@ impl Queue {
         bounce: Bounce,
     ) -> Result<(TransactionId, CachedMessage, spool::NewMessage), Refusal> {
         self.own_number += 1;
-        let transaction = TransactionId { origin: self.own_origin, number: self.own_number };
+        let transaction =
+            TransactionId { incarnation: self.own_incarnation, number: self.own_number };
         let Bounce { envelope, bytes } = bounce;
         let total = bytes.len() as u64;
         let bytes = Bytes::from(bytes);

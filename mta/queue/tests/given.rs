@@ -102,7 +102,7 @@ impl Bench {
             disk,
             clock,
             receiver: ReceiverEnd::new(1, 7),
-            ends: [0, 1, 2].map(|life| SenderEnd::new(1, life, 10)),
+            ends: [0, 1, 2].map(|incarnation| SenderEnd::new(1, incarnation, 10)),
             given: Default::default(),
             said: Default::default(),
         };
@@ -259,7 +259,7 @@ fn r219_what_a_process_was_given_is_believed_over_a_new_stream_and_by_a_new_queu
 fn r206_attempts_whose_process_does_not_come_back_are_made_again() {
     let mut bench = Bench::new();
     // Each process was started again and knows nothing; the last does not come back at all.
-    bench.ends = [10, 11, 12].map(|life| SenderEnd::new(1, life, 10));
+    bench.ends = [10, 11, 12].map(|incarnation| SenderEnd::new(1, incarnation, 10));
     let now = bench.clock.now();
     KEYS.iter().for_each(|key| bench.queue.sender_gone(*key, now));
     for at in [0, 1] {
@@ -396,13 +396,17 @@ fn r206_an_attempt_that_outlives_a_long_time_without_streams_is_not_made_again()
 fn a_process_that_drains_is_given_nothing_more_and_what_it_leaves_counts_as_no_loss() {
     let mut bench = Bench::new();
     let drained = [bench.given[0][0].message, bench.given[2][0].message];
-    for life in 20..30 {
+    for incarnation in 20..30 {
         for at in [0, 2] {
             bench.ends[at].drain();
         }
         bench.run().unwrap();
         let given = bench.given.each_ref().map(Vec::len);
-        bench.receiver.accept(life, envelope("new@local.test"), b"Subject: x\r\n\r\nbody\r\n");
+        bench.receiver.accept(
+            incarnation,
+            envelope("new@local.test"),
+            b"Subject: x\r\n\r\nbody\r\n",
+        );
         bench.run().unwrap();
         assert_eq!(bench.given.each_ref().map(Vec::len), given, "it waits for the next process");
         // Its stream is lost and begun again, and then it ends before its attempts have ended.
@@ -411,7 +415,7 @@ fn a_process_that_drains_is_given_nothing_more_and_what_it_leaves_counts_as_no_l
             bench.ends[at].connected();
             bench.run().unwrap();
             assert_eq!(bench.given[at].len(), given[at]);
-            bench.ends[at] = SenderEnd::new(1, life, 10);
+            bench.ends[at] = SenderEnd::new(1, incarnation, 10);
             bench.queue.sender_connected(KEYS[at], bench.clock.now());
             bench.ends[at].connected();
         }

@@ -18,8 +18,8 @@ use mail::{MessageId, Now, TransactionId};
 /// Upper bound on the index entries that one step looks at.
 const SCAN_MAX: usize = 4096;
 
-/// The origin of a copy's transaction. Receive processes draw theirs at random, and never this one.
-const ORIGIN: u64 = u64::MAX;
+/// The incarnation in the transaction of a copy. Receive processes draw theirs at random, and never this one.
+const COPIES_INCARNATION: u64 = u64::MAX;
 
 /// Which segment is being emptied, and how far.
 #[derive(Default)]
@@ -66,7 +66,8 @@ impl Spool {
         }
         let work = plan.work();
         self.mover.last_number += 1;
-        let transaction = TransactionId { origin: ORIGIN, number: self.mover.last_number };
+        let transaction =
+            TransactionId { incarnation: COPIES_INCARNATION, number: self.mover.last_number };
         self.mover.job = Some(CopyJob { plan, stored: None, transaction });
         Some(work)
     }

@@ -393,7 +393,7 @@ mod tests {
         let disk = world::sim::Disk::new(1);
         let (mut spool, _) =
             crate::open(&disk, crate::Settings::for_tests(), 1, &mut |_| {}).unwrap();
-        let transaction = TransactionId { origin: 1, number: 1 };
+        let transaction = TransactionId { incarnation: 1, number: 1 };
         spool.staging.bodies.entry(transaction).or_default().total = BODY_BYTES_MAX - 5;
         assert_eq!(spool.stage(transaction, Bytes::from_static(b"12345")), Ok(()));
         assert_eq!(spool.stage(transaction, Bytes::from_static(b"6")), Err(Refusal::TooLarge));

@@ -106,7 +106,7 @@ impl Threads {
 }
 
 fn accept(threads: &mut Threads, number: u64, bytes: usize) -> MessageId {
-    let transaction = TransactionId { origin: 1, number };
+    let transaction = TransactionId { incarnation: 1, number };
     let body = Bytes::from(vec![number as u8; bytes]);
     threads.spool.stage(transaction, body).unwrap();
     let message = threads.spool.next_message_id(Clock.now());
@@ -140,7 +140,7 @@ fn what_was_durable_on_a_real_disk_is_read_back_after_the_process_is_gone() {
     };
     let mut opened = None;
     for _ in 0..200 {
-        // The threads of the first life hold the lock until they have seen that it is over.
+        // The threads of the first incarnation hold the lock until they have seen that it is over.
         match spool::open(&again, small(), 2, &mut count) {
             Ok(spool) => {
                 opened = Some(spool);
@@ -195,7 +195,7 @@ fn s141_a_spool_deleted_under_a_running_daemon_promises_nothing_more() {
     };
     run(&mut spool);
     let to = envelope("a@b.example");
-    let transaction = |number| TransactionId { origin: 1, number };
+    let transaction = |number| TransactionId { incarnation: 1, number };
     let message = spool.next_message_id(Clock.now());
     spool.accept(message, transaction(1), &to, b"", Clock.now()).unwrap();
     assert_eq!(run(&mut spool), 1);
@@ -280,7 +280,7 @@ fn s144_a_million_messages_are_accepted_flat_and_opened_within_two_seconds() {
     let to = envelope("someone@example.org");
     let start = Instant::now();
     for number in 0..1_000_000u64 {
-        let transaction = TransactionId { origin: 1, number };
+        let transaction = TransactionId { incarnation: 1, number };
         threads.spool.stage(transaction, body.clone()).unwrap();
         let (message, prefix) =
             (threads.spool.next_message_id(Clock.now()), b"Received: by here\r\n");

@@ -70,7 +70,7 @@ impl Rig {
 
     fn transaction(&mut self) -> TransactionId {
         self.last += 1;
-        TransactionId { origin: 1, number: self.last }
+        TransactionId { incarnation: 1, number: self.last }
     }
 
     /// Stages a body of this length, a piece at a time.

@@ -72,7 +72,7 @@ impl Fresh {
 
     fn accept(&mut self, bytes: usize) {
         self.last += 1;
-        let transaction = TransactionId { origin: 7, number: self.last };
+        let transaction = TransactionId { incarnation: 7, number: self.last };
         self.spool.stage(transaction, Bytes::from(vec![b'x'; bytes])).unwrap();
         let (now, to) = (self.now(), envelope("user@example.org"));
         let message = self.spool.next_message_id(now);

@@ -80,7 +80,7 @@ fn records() {
     encode_head(
         &mut record,
         MessageId(5),
-        TransactionId { origin: 1, number: 2 },
+        TransactionId { incarnation: 1, number: 2 },
         10,
         &chunks,
         b"A: b\r\n",
@@ -120,11 +120,11 @@ fn receive() {
     receiver.accept(3, envelope(), b"last");
     queue.handle(&mut stream(receiver.output())[..].into()).expect("it is honest");
     for number in [2, 3] {
-        let transaction = TransactionId { origin: 9, number };
+        let transaction = TransactionId { incarnation: 9, number };
         queue.committed(Durable::attested(MessageId(number), transaction));
     }
-    queue.unknown(TransactionId { origin: 9, number: 4 });
-    queue.refused(TransactionId { origin: 9, number: 5 }, mail::Refusal::Full);
+    queue.unknown(TransactionId { incarnation: 9, number: 4 });
+    queue.refused(TransactionId { incarnation: 9, number: 5 }, mail::Refusal::Full);
     queue.credit();
     put("link_receive", "from-queue", &[1], &stream(queue.output()));
     receiver.connected(Instant::ZERO);

@@ -12,7 +12,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 #[allow(dead_code, reason = "the variants before the ones in use give them their numbers")]
 enum ToQueue {
-    Hello { build: u64, life: u64, capacity: u32 },
+    Hello { build: u64, incarnation: u64, capacity: u32 },
     UnderWay(UnderWay),
     AllTold,
     Result(link::send::Result),

@@ -43,8 +43,8 @@ type Message = Arc<Vec<u8>>;
 pub struct Local {
     /// The last one of the sending stations.
     pub station: Station,
-    /// Counts the processes that have been started.
-    pub life: u64,
+    /// The number of this start, counted over all processes.
+    pub start: u64,
     /// The stream to queue.
     pub link: Option<StreamId>,
     machine: LocalDelivery<Message>,
@@ -88,12 +88,12 @@ enum Manner {
 
 impl Local {
     /// Starts the process.
-    pub fn new(station: Station, life: u64, world: &mut World) -> Local {
+    pub fn new(station: Station, start: u64, world: &mut World) -> Local {
         let incarnation = world.chance.u64();
         let settings = world.plan.settings.local.settings();
         Local {
             station,
-            life,
+            start,
             link: None,
             tap: SenderEnd::new(BUILD, incarnation, settings.limits.attempts_max),
             machine: LocalDelivery::new(settings, BUILD, incarnation),
@@ -234,7 +234,7 @@ impl Local {
             && self.wake_at.is_none_or(|before| at < before)
         {
             self.wake_at = Some(at);
-            world.at(at, Event::Wake(self.station, self.life));
+            world.at(at, Event::Wake(self.station, self.start));
         }
         self.drain_if_in_batch(world);
     }
@@ -262,7 +262,7 @@ impl Local {
 
     fn later(&self, micros: u64, step: LocalStep, world: &mut World) {
         let wait = world.delay(micros);
-        world.after(wait, Event::Local(self.station, self.life, step));
+        world.after(wait, Event::Local(self.station, self.start, step));
     }
 
     /// Something has come about that the process waited for.

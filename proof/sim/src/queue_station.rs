@@ -43,8 +43,8 @@ struct Asked {
 
 /// The queue process.
 pub struct QueueStation {
-    /// Counts its lives.
-    pub life: u64,
+    /// The number of this start, counted over all processes.
+    pub start: u64,
     queue: Queue,
     lanes: [Lane; 4],
     jobs: BTreeMap<u64, (usize, Job)>,
@@ -106,8 +106,8 @@ fn contents(queue: &Queue, world: &World) -> Contents {
 
 impl QueueStation {
     /// Starts one: recovery, and the checks that go with it.
-    pub fn start(life: u64, world: &mut World) -> Result<QueueStation, spool::OpenError> {
-        let mut chance = crate::plan::chance(world.plan.seed, 0x0071_0000 + life);
+    pub fn start(start: u64, world: &mut World) -> Result<QueueStation, spool::OpenError> {
+        let mut chance = crate::plan::chance(world.plan.seed, 0x0071_0000 + start);
         let twice = (world.chance.below(6) == 0).then(|| world.disk.forked(chance.u64()));
         let disk = world.disk.clone();
         let (queue, report) = open(world, &disk, &mut chance)?;
@@ -116,7 +116,7 @@ impl QueueStation {
         }
         world.counts.opened += 1;
         let found = contents(&queue, world);
-        world.log(|| format!("queue opens life {life}: {report:?}, {} messages", found.len()));
+        world.log(|| format!("queue opens at start {start}: {report:?}, {} messages", found.len()));
         // A sync that fails by plan is found out at the start, too, and said.
         let unplanned = |damage: &&spool::Damage| damage.what != "the file cannot be synced";
         let damage: Vec<_> = report.damage.iter().filter(unplanned).collect();
@@ -132,7 +132,7 @@ impl QueueStation {
         let commits = drawn.spool.commits_in_flight;
         let senders = drawn.senders;
         Ok(QueueStation {
-            life,
+            start,
             queue,
             lanes: [lane(commits), lane(1), lane(1), lane(READERS)],
             jobs: BTreeMap::new(),
@@ -301,7 +301,7 @@ impl QueueStation {
         let at = at.max(world.now().monotonic + Duration::from_micros(1));
         if self.wake_at.is_none_or(|before| at < before) {
             self.wake_at = Some(at);
-            world.at(at, Event::Wake(Station::Queue, self.life));
+            world.at(at, Event::Wake(Station::Queue, self.start));
         }
     }
 
@@ -318,7 +318,7 @@ impl QueueStation {
             self.lanes[lane].free -= 1;
             self.running.push(job);
             let takes = world.delay(800) + world.slow;
-            world.after(takes, Event::Job(self.life, job));
+            world.after(takes, Event::Job(self.start, job));
         }
     }
 

@@ -39,8 +39,8 @@ struct Connection {
 pub struct Receive {
     /// Which.
     pub station: Station,
-    /// Counts its lives.
-    pub life: u64,
+    /// The number of this start, counted over all processes.
+    pub start: u64,
     instance: u16,
     gateway: Gateway,
     listener: Listener,
@@ -55,14 +55,14 @@ pub struct Receive {
 
 impl Receive {
     /// Starts one.
-    pub fn new(instance: u16, life: u64, world: &mut World) -> Receive {
+    pub fn new(instance: u16, start: u64, world: &mut World) -> Receive {
         let incarnation = world.chance.u64();
         let settings = world.plan.settings.receive;
         let now = world.now().monotonic;
         let gateway = Gateway::new((BUILD, incarnation), world.policy.clone(), settings, now);
         Receive {
             station: Station::Receive(instance),
-            life,
+            start,
             instance,
             gateway,
             listener: listener(world),
@@ -218,7 +218,7 @@ impl Receive {
         let at = at.max(world.now().monotonic + Duration::from_micros(1));
         if self.wake_at.is_none_or(|before| at < before) {
             self.wake_at = Some(at);
-            world.at(at, Event::Wake(self.station, self.life));
+            world.at(at, Event::Wake(self.station, self.start));
         }
     }
 }

@@ -56,7 +56,7 @@ struct Run {
     local: Option<Local>,
     clients: BTreeMap<u32, Client>,
     sinks: Sinks,
-    lives: u64,
+    starts: u64,
     /// Power is there.
     powered: bool,
     /// The ports are open: queue has been there since the power came.
@@ -115,7 +115,7 @@ impl Run {
             local: None,
             clients: plan.mails.iter().map(|m| (m.number, Client::new(m.clone()))).collect(),
             sinks: Sinks::default(),
-            lives: 0,
+            starts: 0,
             powered: false,
             open: false,
             dark: Duration::from_secs(1),
@@ -149,9 +149,9 @@ impl Run {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Deliver(stream, side) => self.deliver(stream, side),
-            Event::Wake(station, life) => self.wake(station, life),
-            Event::Job(life, job) => {
-                if let Some(queue) = self.queue.as_mut().filter(|queue| queue.life == life) {
+            Event::Wake(station, start) => self.wake(station, start),
+            Event::Job(start, job) => {
+                if let Some(queue) = self.queue.as_mut().filter(|queue| queue.start == start) {
                     queue.job(job, &mut self.world);
                 }
             }
@@ -161,15 +161,15 @@ impl Run {
             Event::Master => self.master(),
             Event::Judge(station, stream) => self.judge(station, stream),
             Event::PowerOn => self.power_on(),
-            Event::Answer(station, life, line, question) => {
-                if let Some(send) = self.send(station, life) {
+            Event::Answer(station, start, line, question) => {
+                if let Some(send) = self.send(station, start) {
                     let mut send = send;
                     send.answer(line, *question, &mut self.world);
                     self.put_back(send);
                 }
             }
-            Event::Connected(station, life, line, target) => {
-                if let Some(mut send) = self.send(station, life) {
+            Event::Connected(station, start, line, target) => {
+                if let Some(mut send) = self.send(station, start) {
                     let reached = send.reach(line, &target, &mut self.world);
                     self.put_back(send);
                     if let Some((stream, domain)) = reached {
@@ -177,14 +177,14 @@ impl Run {
                     }
                 }
             }
-            Event::Line(station, life, line) => {
-                if let Some(mut send) = self.send(station, life) {
+            Event::Line(station, start, line) => {
+                if let Some(mut send) = self.send(station, start) {
                     send.tick(line, &mut self.world);
                     self.put_back(send);
                 }
             }
-            Event::Local(_, life, step) => {
-                if let Some(local) = self.local.as_mut().filter(|local| local.life == life) {
+            Event::Local(_, start, step) => {
+                if let Some(local) = self.local.as_mut().filter(|local| local.start == start) {
                     local.step(step, &mut self.world);
                 }
             }
@@ -307,10 +307,10 @@ impl Run {
         self.world.after(RESTARTED_AFTER, Event::Start(station));
     }
 
-    fn send(&mut self, station: Station, life: u64) -> Option<Send> {
+    fn send(&mut self, station: Station, start: u64) -> Option<Send> {
         let Station::Send(number) = station else { return None };
         let place = self.senders.get_mut(usize::from(number))?;
-        if place.as_ref().is_some_and(|send| send.life == life) { place.take() } else { None }
+        if place.as_ref().is_some_and(|send| send.start == start) { place.take() } else { None }
     }
 
     fn put_back(&mut self, send: Send) {
@@ -384,28 +384,28 @@ impl Run {
         end.station().is_some_and(|station| !self.lives(station))
     }
 
-    fn wake(&mut self, station: Station, life: u64) {
+    fn wake(&mut self, station: Station, start: u64) {
         match station {
             Station::Queue => {
-                if let Some(queue) = self.queue.as_mut().filter(|queue| queue.life == life) {
+                if let Some(queue) = self.queue.as_mut().filter(|queue| queue.start == start) {
                     queue.wake(&mut self.world);
                 }
             }
             Station::Receive(number) => {
                 let receive = self.receivers[usize::from(number)].as_mut();
-                if let Some(receive) = receive.filter(|receive| receive.life == life) {
+                if let Some(receive) = receive.filter(|receive| receive.start == start) {
                     receive.wake(&mut self.world);
                 }
             }
             Station::Send(_) if self.is_local(station) => {
                 let local = self.local.as_mut();
-                if let Some(local) = local.filter(|local| local.life == life) {
+                if let Some(local) = local.filter(|local| local.start == start) {
                     local.wake(&mut self.world);
                 }
             }
             Station::Send(number) => {
                 let send = self.senders[usize::from(number)].as_mut();
-                if let Some(send) = send.filter(|send| send.life == life) {
+                if let Some(send) = send.filter(|send| send.start == start) {
                     send.wake(&mut self.world);
                 }
             }
@@ -560,27 +560,27 @@ impl Run {
         if !self.powered || self.lives(station) {
             return;
         }
-        self.lives += 1;
-        let life = self.lives;
+        self.starts += 1;
+        let start = self.starts;
         match station {
-            Station::Queue => return self.start_queue(life),
+            Station::Queue => return self.start_queue(start),
             Station::Receive(number) => {
-                let receive = Receive::new(number, life, &mut self.world);
+                let receive = Receive::new(number, start, &mut self.world);
                 self.receivers[usize::from(number)] = Some(receive);
             }
             Station::Send(_) if self.is_local(station) => {
-                self.local = Some(Local::new(station, life, &mut self.world));
+                self.local = Some(Local::new(station, start, &mut self.world));
             }
             Station::Send(number) => {
-                let send = Send::new(number, life, &mut self.world);
+                let send = Send::new(number, start, &mut self.world);
                 self.senders[usize::from(number)] = Some(send);
             }
         }
         self.link(station);
     }
 
-    fn start_queue(&mut self, life: u64) {
-        match QueueStation::start(life, &mut self.world) {
+    fn start_queue(&mut self, start: u64) {
+        match QueueStation::start(start, &mut self.world) {
             Ok(mut queue) => {
                 self.world.ledger.clock_set |= self.world.clock_was_set;
                 queue.pump(&mut self.world);

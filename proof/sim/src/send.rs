@@ -38,8 +38,8 @@ struct Connection {
 pub struct Send {
     /// Which.
     pub station: Station,
-    /// Counts the processes that have been started.
-    pub life: u64,
+    /// The number of this start, counted over all processes.
+    pub start: u64,
     /// The stream to queue.
     pub link: Option<StreamId>,
     number: u16,
@@ -55,7 +55,7 @@ pub struct Send {
 
 impl Send {
     /// Starts one.
-    pub fn new(number: u16, life: u64, world: &mut World) -> Send {
+    pub fn new(number: u16, start: u64, world: &mut World) -> Send {
         let incarnation = world.chance.u64();
         let ourselves = Ourselves { names: vec!["mx.test".into()], addresses: Vec::new() };
         let client = client::Config { helo: "mx.test".into(), ..client::Config::for_tests() };
@@ -71,7 +71,7 @@ impl Send {
         };
         Send {
             station: Station::Send(number),
-            life,
+            start,
             link: None,
             number,
             tap: SenderEnd::new(BUILD, incarnation, settings.attempts_max),
@@ -208,7 +208,7 @@ impl Send {
             && self.wake_at.is_none_or(|before| at < before)
         {
             self.wake_at = Some(at);
-            world.at(at, Event::Wake(self.station, self.life));
+            world.at(at, Event::Wake(self.station, self.start));
         }
     }
 
@@ -312,7 +312,7 @@ impl Send {
             let at = at.max(world.now().monotonic + Duration::from_micros(1));
             if connection.wake_at.is_none_or(|before| at < before) {
                 connection.wake_at = Some(at);
-                world.at(at, Event::Line(self.station, self.life, id));
+                world.at(at, Event::Line(self.station, self.start, id));
             }
         }
         self.connections.insert(id, connection);
@@ -325,15 +325,15 @@ impl Send {
         output: ConnectionOutput,
         world: &mut World,
     ) {
-        let (station, life) = (self.station, self.life);
+        let (station, start) = (self.station, self.start);
         match output {
             ConnectionOutput::Ask(question) => {
                 let wait = world.delay(50_000);
-                world.after(wait, Event::Answer(station, life, id, Box::new(question)));
+                world.after(wait, Event::Answer(station, start, id, Box::new(question)));
             }
             ConnectionOutput::Connect(target) => {
                 let wait = world.delay(50_000);
-                world.after(wait, Event::Connected(station, life, id, Box::new(target)));
+                world.after(wait, Event::Connected(station, start, id, Box::new(target)));
             }
             ConnectionOutput::CloseStream => {
                 write(connection, world);

@@ -26,7 +26,7 @@ use world::{Clock as _, Rng as _};
 pub enum Event {
     /// A segment has arrived at this side.
     Deliver(StreamId, usize),
-    /// A machine wants to be woken; the number is the life of its process.
+    /// A machine wants to be woken; the number says which start of its process.
     Wake(Station, u64),
     /// The disk has done a job of queue.
     Job(u64, u64),

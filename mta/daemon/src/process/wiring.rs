@@ -29,7 +29,7 @@ pub fn parent() -> i32 {
 pub fn send(
     config: &ProcessConfig,
     build: u64,
-    life: u64,
+    incarnation: u64,
     sockets: super::send::Sockets,
     journal: Box<dyn super::send::Journal>,
 ) -> super::send::Setup {
@@ -38,7 +38,7 @@ pub fn send(
     super::send::Setup {
         pool: ::send::Settings {
             build,
-            incarnation: life,
+            incarnation,
             attempts_max: in_flight.saturating_mul(ATTEMPTS_SLACK),
             connections_max: in_flight as usize,
             idle: std::time::Duration::from_secs(5),

@@ -197,7 +197,7 @@ fn n114_ids_are_unique_while_the_clock_steps_to_and_fro_and_after_a_crash() {
         stepping.store(false, SeqCst);
         sent
     });
-    // The last life may have used ids of the future.
+    // The last incarnation may have used ids of the future.
     faults.set_wall_ahead(-HOUR);
     daemon.kill_all();
     daemon.start_again();

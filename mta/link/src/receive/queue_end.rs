@@ -39,7 +39,7 @@ struct Staged {
 #[derive(Debug)]
 pub struct QueueEnd {
     pub(super) build: u64,
-    origin: Option<u64>,
+    incarnation: Option<u64>,
     /// All the credit there is.
     pub(super) credit_bytes: u64,
     /// Bytes staged and not given back.
@@ -61,7 +61,7 @@ impl QueueEnd {
     pub fn new(build: u64, credit_bytes: u64) -> Self {
         QueueEnd {
             build,
-            origin: None,
+            incarnation: None,
             credit_bytes,
             outstanding_bytes: 0,
             staged: BTreeMap::new(),
@@ -77,11 +77,11 @@ impl QueueEnd {
     /// Takes what has arrived.
     pub fn handle(&mut self, input: &mut BytesMut) -> Result<(), LinkError> {
         while let Some((message, tail)) = frame::decode::<ToQueue>(input)? {
-            let Some(origin) = self.origin else {
+            let Some(incarnation) = self.incarnation else {
                 self.greet(message)?;
                 continue;
             };
-            self.take(origin, message, tail)?;
+            self.take(incarnation, message, tail)?;
         }
         Ok(())
     }
@@ -89,8 +89,8 @@ impl QueueEnd {
     fn greet(&mut self, message: ToQueue) -> Result<(), LinkError> {
         match message {
             ToQueue::Hello { build, .. } if build != self.build => Err(LinkError::WrongBuild),
-            ToQueue::Hello { origin, .. } => {
-                self.origin = Some(origin);
+            ToQueue::Hello { incarnation, .. } => {
+                self.incarnation = Some(incarnation);
                 let (build, credit_bytes) = (self.build, self.credit_bytes);
                 let welcome = ToReceiver::Welcome { build, credit_bytes };
                 self.output.push_back(frame::encode_short(&welcome));
@@ -100,7 +100,7 @@ impl QueueEnd {
         }
     }
 
-    fn take(&mut self, origin: u64, message: ToQueue, bytes: Bytes) -> Result<(), LinkError> {
+    fn take(&mut self, incarnation: u64, message: ToQueue, bytes: Bytes) -> Result<(), LinkError> {
         self.judge(&message, bytes.len())?;
         match message {
             ToQueue::Hello { .. } => return Err(LinkError::NotAccepted),
@@ -113,7 +113,7 @@ impl QueueEnd {
             ToQueue::Unstage { number } if self.dropped.remove(&number) => {}
             ToQueue::Stage { number } => {
                 self.stage(number, &bytes, bytes.len() as u64)?;
-                let transaction = TransactionId { origin, number };
+                let transaction = TransactionId { incarnation, number };
                 self.events.push_back(QueueEvent::Stage { transaction, bytes });
             }
             ToQueue::Accept { number, checksum, envelope } => {
@@ -123,18 +123,18 @@ impl QueueEnd {
                     return Err(LinkError::Garbage);
                 }
                 self.staged.entry(number).or_default().ended = true;
-                let transaction = TransactionId { origin, number };
+                let transaction = TransactionId { incarnation, number };
                 self.events.push_back(QueueEvent::Accept { transaction, envelope, bytes });
             }
             ToQueue::Unstage { number } => {
                 self.free(number);
                 self.credit();
-                let transaction = TransactionId { origin, number };
+                let transaction = TransactionId { incarnation, number };
                 self.events.push_back(QueueEvent::Unstage { transaction });
             }
             ToQueue::Question { numbers } => {
                 let questions = numbers.into_iter().map(|number| QueueEvent::Question {
-                    transaction: TransactionId { origin, number },
+                    transaction: TransactionId { incarnation, number },
                 });
                 self.events.extend(questions);
             }
@@ -190,10 +190,10 @@ impl QueueEnd {
         self.output.push_back(frame::encode_short(&ToReceiver::Taken { number, bytes }));
     }
 
-    /// Whether it is the other end's own, and not one of a former life, whose numbers are used
+    /// Whether it is the other end's own, and not one of a former incarnation, whose numbers are used
     /// again.
     fn is_theirs(&self, transaction: TransactionId) -> bool {
-        self.origin == Some(transaction.origin)
+        self.incarnation == Some(transaction.incarnation)
     }
 
     /// A question that cannot be answered yet: [`QueueEnd::committed`] or [`QueueEnd::refused`]
@@ -220,7 +220,7 @@ impl QueueEnd {
         self.output.push_back(frame::encode_short(&committed));
     }
 
-    /// The answer to a question: a former life of ours made it durable.
+    /// The answer to a question: a former incarnation of ours made it durable.
     pub fn known(&mut self, transaction: TransactionId, message: MessageId) {
         let known = ToReceiver::Known { number: transaction.number, message };
         self.output.push_back(frame::encode_short(&known));
@@ -276,8 +276,8 @@ impl QueueEnd {
 
     /// Transactions that are staged without an answer: to be unstaged when the stream ends.
     pub fn outstanding(&self) -> impl Iterator<Item = TransactionId> + '_ {
-        let origin = self.origin.unwrap_or_default();
-        self.staged.keys().map(move |number| TransactionId { origin, number: *number })
+        let incarnation = self.incarnation.unwrap_or_default();
+        self.staged.keys().map(move |number| TransactionId { incarnation, number: *number })
     }
 
     /// The next thing to do.

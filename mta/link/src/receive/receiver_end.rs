@@ -37,7 +37,7 @@ struct Transaction {
     untaken: u64,
     /// How often it was handed over; not 0: it waits for the answer.
     hand_overs: u8,
-    /// Something was staged in a life of the queue process that is over, or was refused.
+    /// Something was staged in an incarnation of the queue process that is over, or was refused.
     broken: bool,
     /// Refused before its end: the client hears it there, and nothing more is handed over.
     refused: Option<Refusal>,
@@ -55,7 +55,7 @@ impl Transaction {
 #[derive(Debug)]
 pub struct ReceiverEnd {
     build: u64,
-    origin: u64,
+    incarnation: u64,
     connected: bool,
     welcomed: bool,
     /// Below zero by at most what one hand-over costs.
@@ -77,11 +77,11 @@ pub struct ReceiverEnd {
 }
 
 impl ReceiverEnd {
-    /// `origin` is drawn at random at the start of the process.
-    pub fn new(build: u64, origin: u64) -> Self {
+    /// `incarnation` is drawn at random at the start of the process.
+    pub fn new(build: u64, incarnation: u64) -> Self {
         ReceiverEnd {
             build,
-            origin,
+            incarnation,
             connected: false,
             welcomed: false,
             credit: 0,
@@ -98,9 +98,9 @@ impl ReceiverEnd {
         }
     }
 
-    /// The name of this life.
-    pub fn origin(&self) -> u64 {
-        self.origin
+    /// The name of this incarnation.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// A stream to a queue process is there.
@@ -108,7 +108,7 @@ impl ReceiverEnd {
         self.disconnected(now);
         self.connected = true;
         self.memory = SessionMemory::default();
-        let hello = ToQueue::Hello { build: self.build, origin: self.origin };
+        let hello = ToQueue::Hello { build: self.build, incarnation: self.incarnation };
         self.output.push_back(frame::encode_short(&hello));
         let numbers: Vec<u64> = self.handed_over().collect();
         if !numbers.is_empty() {
@@ -264,9 +264,9 @@ impl ReceiverEnd {
     }
 
     /// The one place that makes a `Durable` without a sync: from an answer of the queue process that
-    /// names an outstanding transaction of this life and repeats the checksum of what was handed
+    /// names an outstanding transaction of this incarnation and repeats the checksum of what was handed
     /// over. The answer to a question has no checksum: the bytes were checked when they were handed
-    /// to a former life of the queue process, and the transaction's id was in the durable record.
+    /// to a former incarnation of the queue process, and the transaction's id was in the durable record.
     fn committed(
         &mut self,
         number: u64,
@@ -280,7 +280,8 @@ impl ReceiverEnd {
             return Err(LinkError::WrongAnswer);
         }
         self.transactions.remove(&number);
-        let durable = Durable::attested(message, TransactionId { origin: self.origin, number });
+        let durable =
+            Durable::attested(message, TransactionId { incarnation: self.incarnation, number });
         self.events.push_back(ReceiverEvent::Promised { number, durable });
         Ok(())
     }

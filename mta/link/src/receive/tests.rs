@@ -81,7 +81,7 @@ fn a_small_message_is_handed_over_again_to_a_new_queue_process_that_does_not_kno
     queue.handle(&mut carry(receiver.output())).unwrap();
     receiver.disconnected(NOW);
     let mut queue = meet(&mut receiver);
-    let transaction = TransactionId { origin: 9, number: 1 };
+    let transaction = TransactionId { incarnation: 9, number: 1 };
     assert_eq!(queue.poll(), Some(QueueEvent::Question { transaction }));
     queue.unknown(transaction);
     receiver.handle(&mut carry(queue.output())).unwrap();
@@ -97,7 +97,7 @@ fn a_message_that_a_former_life_made_durable_is_promised_and_a_half_staged_one_r
     receiver.stage(2, b"half");
     receiver.disconnected(NOW);
     let mut queue = meet(&mut receiver);
-    queue.known(TransactionId { origin: 9, number: 1 }, MessageId(5));
+    queue.known(TransactionId { incarnation: 9, number: 1 }, MessageId(5));
     receiver.handle(&mut carry(queue.output())).unwrap();
     assert!(matches!(receiver.poll(), Some(ReceiverEvent::Promised { number: 1, .. })));
     receiver.stage(2, b"more");
@@ -109,7 +109,7 @@ fn a_message_that_a_former_life_made_durable_is_promised_and_a_half_staged_one_r
 #[test]
 fn what_becomes_of_a_former_life_s_message_is_not_said_to_the_one_with_its_number() {
     let mut queue = meet(&mut ReceiverEnd::new(1, 8));
-    let former = TransactionId { origin: 8, number: 1 };
+    let former = TransactionId { incarnation: 8, number: 1 };
     let mut receiver = ReceiverEnd::new(1, 9);
     queue = QueueEnd::new(queue.build, queue.credit_bytes);
     receiver.connected(NOW);
@@ -122,7 +122,7 @@ fn what_becomes_of_a_former_life_s_message_is_not_said_to_the_one_with_its_numbe
     queue.refused(former, Refusal::Full);
     queue.taken(former, 5);
     assert!(queue.output().is_empty());
-    queue.committed(Durable::attested(MessageId(6), TransactionId { origin: 9, number: 1 }));
+    queue.committed(Durable::attested(MessageId(6), TransactionId { incarnation: 9, number: 1 }));
     receiver.handle(&mut carry(queue.output())).unwrap();
     let told = std::iter::from_fn(|| receiver.poll());
     let promised: Vec<_> =
@@ -153,7 +153,7 @@ fn while_there_is_no_queue_process_nothing_gathers_that_is_to_be_said_to_it() {
     let mut queue = meet(&mut receiver);
     (1..100).for_each(|number| receiver.stage(number, b"half"));
     queue.handle(&mut carry(receiver.output())).unwrap();
-    let transaction = |number| TransactionId { origin: 9, number };
+    let transaction = |number| TransactionId { incarnation: 9, number };
     (50..100).for_each(|number| queue.refused(transaction(number), Refusal::Full));
     receiver.handle(&mut carry(queue.output())).unwrap();
     receiver.disconnected(NOW);
@@ -207,7 +207,7 @@ fn r206_a_message_that_was_handed_over_too_often_is_refused_and_poisons_no_more_
         assert_eq!(receiver.poll(), None, "{hand_over}");
         receiver.disconnected(NOW);
         let mut queue = meet(&mut receiver);
-        let transaction = TransactionId { origin: 9, number: 1 };
+        let transaction = TransactionId { incarnation: 9, number: 1 };
         assert_eq!(queue.poll(), Some(QueueEvent::Question { transaction }));
         queue.unknown(transaction);
         receiver.handle(&mut carry(queue.output())).unwrap();

@@ -18,8 +18,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum QueueEvent {
     /// The sending process is there.
-    Hello { life: u64, capacity: u32 },
-    /// It has this under way from former lives or streams of ours; the latest comes first.
+    Hello { incarnation: u64, capacity: u32 },
+    /// It has this under way from former incarnations or streams of ours; the latest comes first.
     UnderWay(UnderWay),
     /// It has told all that it has under way.
     AllTold,
@@ -84,11 +84,11 @@ impl QueueEnd {
             (Greeting::ExpectHello, ToQueue::Hello { build, .. }) if build != self.build => {
                 return Err(LinkError::WrongBuild);
             }
-            (Greeting::ExpectHello, ToQueue::Hello { life, capacity, .. }) => {
+            (Greeting::ExpectHello, ToQueue::Hello { incarnation, capacity, .. }) => {
                 self.greeting = Greeting::ExpectUnderWay(0);
                 let welcome = ToSender::Welcome { build: self.build };
                 self.output.push_back(frame::encode_short(&welcome));
-                self.events.push_back(QueueEvent::Hello { life, capacity });
+                self.events.push_back(QueueEvent::Hello { incarnation, capacity });
             }
             (Greeting::ExpectUnderWay(told), ToQueue::UnderWay(one))
                 if told < UNDER_WAY_MAX && one.recipients.len() <= ATTEMPT_RECIPIENTS_MAX =>

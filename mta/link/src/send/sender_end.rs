@@ -27,7 +27,7 @@ pub enum SenderEvent {
 #[derive(Debug)]
 pub struct SenderEnd {
     build: u64,
-    life: u64,
+    incarnation: u64,
     capacity: u32,
     welcomed: bool,
     drains: bool,
@@ -51,12 +51,12 @@ pub(super) struct Open {
 }
 
 impl SenderEnd {
-    /// `life` is drawn at random at the start of the process; `capacity` is how many attempts
+    /// `incarnation` is drawn at random at the start of the process; `capacity` is how many attempts
     /// it takes at once.
-    pub fn new(build: u64, life: u64, capacity: u32) -> Self {
+    pub fn new(build: u64, incarnation: u64, capacity: u32) -> Self {
         SenderEnd {
             build,
-            life,
+            incarnation,
             capacity,
             welcomed: false,
             drains: false,
@@ -80,7 +80,11 @@ impl SenderEnd {
         let mut open: Vec<_> = self.open.iter().collect();
         open.sort_unstable_by_key(|(_, open)| open.number);
         let results: Vec<_> = open.iter().filter_map(|(_, open)| open.result.clone()).collect();
-        let hello = ToQueue::Hello { build: self.build, life: self.life, capacity: self.capacity };
+        let hello = ToQueue::Hello {
+            build: self.build,
+            incarnation: self.incarnation,
+            capacity: self.capacity,
+        };
         self.output.push_back(frame::encode_short(&hello));
         let under_way = open.iter().rev().map(|(attempt, open)| UnderWay {
             attempt: **attempt,

@@ -45,7 +45,7 @@ fn pair() -> (SenderEnd, QueueEnd) {
     let (mut sender, mut queue) = (SenderEnd::new(1, 7, 10), QueueEnd::new(1));
     sender.connected();
     queue.handle(&mut carry(sender.output())).unwrap();
-    assert_eq!(queue.poll(), Some(QueueEvent::Hello { life: 7, capacity: 10 }));
+    assert_eq!(queue.poll(), Some(QueueEvent::Hello { incarnation: 7, capacity: 10 }));
     assert_eq!(queue.poll(), Some(QueueEvent::AllTold));
     sender.handle(&mut carry(queue.output())).unwrap();
     (sender, queue)
@@ -244,7 +244,7 @@ fn what_a_sending_process_tells_of_its_attempts_is_bounded() {
         message: MessageId(1),
         recipients: vec![0; ATTEMPT_RECIPIENTS_MAX + 1],
     });
-    let hello = frame::encode_short(&ToQueue::Hello { build: 1, life: 1, capacity: 1 });
+    let hello = frame::encode_short(&ToQueue::Hello { build: 1, incarnation: 1, capacity: 1 });
     let mut input = BytesMut::from(&hello[..]);
     input.extend_from_slice(&frame::encode_short(&told));
     assert_eq!(queue.handle(&mut input), Err(LinkError::NotAccepted));

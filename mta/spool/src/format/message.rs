@@ -62,7 +62,7 @@ pub fn encode_head(
     into.resize(start + FIXED + chunks.len() * CHUNK, 0);
     let bytes = &mut into[start..];
     put64(bytes, 0, message.0);
-    put64(bytes, 8, transaction.origin);
+    put64(bytes, 8, transaction.incarnation);
     put64(bytes, 16, transaction.number);
     put64(bytes, 24, body_bytes);
     put32(bytes, 32, prefix.len() as u32);
@@ -97,7 +97,7 @@ impl MessageRecord {
     pub fn decode(payload: &[u8]) -> Option<MessageRecord> {
         let mut cursor = Cursor(payload);
         let message = MessageId(cursor.u64().filter(|id| are_counts(&[*id]))?);
-        let transaction = TransactionId { origin: cursor.u64()?, number: cursor.u64()? };
+        let transaction = TransactionId { incarnation: cursor.u64()?, number: cursor.u64()? };
         let body_bytes = cursor.u64()?;
         let prefix_bytes = cursor.u32()? as usize;
         let count = cursor.u32()? as usize;

@@ -265,7 +265,7 @@ impl Table {
             into.extend_from_slice(&segment.last_record.to_le_bytes());
         }
         for (transaction, message) in &self.transactions {
-            for number in [transaction.origin, transaction.number, message.0] {
+            for number in [transaction.incarnation, transaction.number, message.0] {
                 into.extend_from_slice(&number.to_le_bytes());
             }
         }
@@ -283,7 +283,7 @@ impl Table {
             last_record: u64_at(b, 16),
         });
         let transactions = cursor.take(transactions.checked_mul(24)?)?.chunks_exact(24).map(|b| {
-            let transaction = TransactionId { origin: u64_at(b, 0), number: u64_at(b, 8) };
+            let transaction = TransactionId { incarnation: u64_at(b, 0), number: u64_at(b, 8) };
             (transaction, MessageId(u64_at(b, 16)))
         });
         Some(Table { segments: segments.collect(), transactions: transactions.collect() })
@@ -328,7 +328,7 @@ mod tests {
         encode_entry(&mut bytes, &entry);
         assert_eq!(decode_entry(&mut Cursor(&bytes)), Some(entry));
         let segment = TableSegment { slot: 1, epoch: 2, kind: SegmentKind::Bulk, last_record: 3 };
-        let transaction = TransactionId { origin: 4, number: 5 };
+        let transaction = TransactionId { incarnation: 4, number: 5 };
         let table =
             Table { segments: vec![segment], transactions: vec![(transaction, MessageId(6))] };
         let mut bytes = Vec::new();

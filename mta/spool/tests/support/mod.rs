@@ -75,7 +75,7 @@ pub struct Sent {
     pub recorded: usize,
     /// The message that bounced, if this is a bounce.
     pub bounce_of: Option<MessageId>,
-    /// Comes from an earlier life.
+    /// Comes from an earlier incarnation.
     pub adopted: bool,
 }
 
@@ -302,7 +302,7 @@ impl Machine {
 
     pub fn transaction(&mut self) -> TransactionId {
         self.ledger.last_transaction += 1;
-        TransactionId { origin: 7, number: self.ledger.last_transaction }
+        TransactionId { incarnation: 7, number: self.ledger.last_transaction }
     }
 
     pub fn body(&mut self, bytes: u64) -> Vec<u8> {
@@ -513,7 +513,7 @@ impl Machine {
     fn judge_bounce(&self, message: MessageId, what: &str) {
         let bounce = |other: &&Sent| other.bounce_of == Some(message);
         let Some((id, bounce)) = self.ledger.sent.iter().find(|(_, other)| bounce(other)) else {
-            // It was judged in an earlier life and had ended.
+            // It was judged in an earlier incarnation and had ended.
             assert!(self.ledger.sent[&message].adopted, "{message} {what} without a bounce");
             return;
         };

@@ -73,7 +73,7 @@ fn fill(disk: &MemoryDisk, envelopes: &[Envelope], changes: impl Fn(MessageId) -
     let mut now = start();
     settle(&mut spool, disk, &mut now);
     for (number, envelope) in envelopes.iter().enumerate() {
-        let transaction = TransactionId { origin: 7, number: number as u64 + 1 };
+        let transaction = TransactionId { incarnation: 7, number: number as u64 + 1 };
         let body = Bytes::from_static(b"Subject: x\r\n\r\nbody\r\n");
         spool.stage(transaction, body).expect("there is room");
         let message = spool.next_message_id(now);

@@ -158,7 +158,7 @@ fn message(input: &mut Input<'_>, offset: usize) -> Vec<u8> {
     let chunks: Vec<ChunkPlace> = (0..flags & 3).map(|_| chunk(input, offset)).collect();
     let total: u64 = chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
     let body_bytes = if flags & 4 != 0 { input.number() } else { total };
-    let transaction = TransactionId { origin: 1, number: input.number() };
+    let transaction = TransactionId { incarnation: 1, number: input.number() };
     let mut payload = Vec::new();
     let id = MessageId(input.number());
     encode_head(&mut payload, id, transaction, body_bytes, &chunks, b"A: b\r\n");
@@ -254,7 +254,7 @@ fn table_of(input: &mut Input<'_>, into: &mut Vec<u8>) {
         table.segments.push(TableSegment { slot: slot & 7, epoch, kind, last_record });
     }
     for _ in 0..input.byte() % 4 {
-        let transaction = TransactionId { origin: 1, number: input.number() };
+        let transaction = TransactionId { incarnation: 1, number: input.number() };
         table.transactions.push((transaction, MessageId(input.number())));
     }
     table.encode(into);

@@ -71,7 +71,7 @@ fn opened(disk: &Disk) -> Option<(Spool, BTreeSet<MessageId>)> {
 /// A spool that opened takes mail, and keeps it: whatever was wrong with the old files.
 fn used(disk: &Disk, mut spool: Spool, before: &BTreeSet<MessageId>) {
     let mut now = now();
-    let transaction = TransactionId { origin: 77, number: 1 };
+    let transaction = TransactionId { incarnation: 77, number: 1 };
     let staged = spool.stage(transaction, Bytes::from_static(b"new body"));
     let message = spool.next_message_id(now);
     let accepted =

@@ -82,7 +82,7 @@ pub fn receive(data: &[u8]) {
     let bytes = input.rest();
     let mut end = receive::QueueEnd::new(1, 1_000);
     if flags & 1 != 0 {
-        let hello = forge(&FromReceiver::Hello { build: 1, origin: 9 }, b"");
+        let hello = forge(&FromReceiver::Hello { build: 1, incarnation: 9 }, b"");
         end.handle(&mut BytesMut::from(&hello[..])).expect("it is one");
     }
     memory::within(bound(bytes.len()), || {
@@ -121,7 +121,7 @@ fn receiver(bytes: &[u8]) {
     while let Some(event) = end.poll() {
         if let ReceiverEvent::Promised { number, durable } = event {
             assert!(left.remove(&number), "{number} was not outstanding");
-            assert_eq!(durable.transaction(), TransactionId { origin: 9, number });
+            assert_eq!(durable.transaction(), TransactionId { incarnation: 9, number });
         }
     }
     end.disconnected(Instant::ZERO);

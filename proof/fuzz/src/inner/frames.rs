@@ -12,7 +12,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 #[allow(missing_docs)] // as in `link::receive`
 pub enum FromReceiver {
-    Hello { build: u64, origin: u64 },
+    Hello { build: u64, incarnation: u64 },
     Stage { number: u64 },
     Accept { number: u64, checksum: u32, envelope: Box<Envelope> },
     Unstage { number: u64 },
@@ -23,7 +23,7 @@ pub enum FromReceiver {
 #[derive(Serialize)]
 #[allow(missing_docs)] // as in `link::send`
 pub enum FromSender {
-    Hello { build: u64, life: u64, capacity: u32 },
+    Hello { build: u64, incarnation: u64, capacity: u32 },
     UnderWay(UnderWay),
     AllTold,
     Result(Result),
@@ -36,8 +36,8 @@ pub fn frame<T: Serialize>(message: &T, tail: &[u8]) -> Bytes {
 }
 
 /// The greeting of a sending process.
-pub fn greeting(build: u64, life: u64, capacity: u32, under_way: Vec<UnderWay>) -> Bytes {
-    let hello = frame(&FromSender::Hello { build, life, capacity }, b"");
+pub fn greeting(build: u64, incarnation: u64, capacity: u32, under_way: Vec<UnderWay>) -> Bytes {
+    let hello = frame(&FromSender::Hello { build, incarnation, capacity }, b"");
     let told = under_way.into_iter().map(|one| frame(&FromSender::UnderWay(one), b""));
     let told: Vec<u8> = told.flatten().collect();
     [&hello[..], &told, &frame(&FromSender::AllTold, b"")].concat().into()
@@ -61,7 +61,7 @@ mod tests {
         let envelope = Box::new(crate::disk::files::envelope());
         let checksum = crc32c::crc32c(b"bodyend");
         let forged = [
-            frame(&FromReceiver::Hello { build: 1, origin: 9 }, b""),
+            frame(&FromReceiver::Hello { build: 1, incarnation: 9 }, b""),
             frame(&FromReceiver::Stage { number: 3 }, b"body"),
             frame(&FromReceiver::Accept { number: 3, checksum, envelope }, b"end"),
             frame(&FromReceiver::Stage { number: 4 }, b"x"),
@@ -74,7 +74,7 @@ mod tests {
         real.connected();
         real.fetch(5, MessageId(6), 7, 8);
         let forged = [
-            frame(&FromSender::Hello { build: 1, life: 2, capacity: 3 }, b""),
+            frame(&FromSender::Hello { build: 1, incarnation: 2, capacity: 3 }, b""),
             frame(&FromSender::AllTold, b""),
             frame(
                 &FromSender::Fetch { attempt: 5, message: MessageId(6), offset: 7, bytes: 8 },

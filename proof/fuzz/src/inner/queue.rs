@@ -223,9 +223,9 @@ pub fn receiver(data: &[u8]) {
 fn receiver_run(data: &[u8]) {
     let mut input = Input(data);
     let mut machine = Machine::new();
-    let origin = 7;
+    let incarnation = 7;
     input.byte();
-    let hello = frame(&FromReceiver::Hello { build: BUILD, origin }, b"");
+    let hello = frame(&FromReceiver::Hello { build: BUILD, incarnation }, b"");
     machine.hear_receiver(&hello, &hello);
     let mut checksums: BTreeMap<u64, u32> = BTreeMap::new();
     // What is said in one go with the next frame.
@@ -243,7 +243,7 @@ fn receiver_run(data: &[u8]) {
             forgery => {
                 match forgery {
                     0 => held.extend(input.short()),
-                    _ => held.extend(forged(forgery, origin, &mut input, &mut checksums)),
+                    _ => held.extend(forged(forgery, incarnation, &mut input, &mut checksums)),
                 }
                 if op < 192 && !machine.hear_receiver(&std::mem::take(&mut held), &hello) {
                     checksums.clear();
@@ -255,7 +255,12 @@ fn receiver_run(data: &[u8]) {
 }
 
 /// A well-formed frame with hostile numbers; a body's checksum is right as a rule.
-fn forged(op: u8, origin: u64, input: &mut Input<'_>, checksums: &mut BTreeMap<u64, u32>) -> Bytes {
+fn forged(
+    op: u8,
+    incarnation: u64,
+    input: &mut Input<'_>,
+    checksums: &mut BTreeMap<u64, u32>,
+) -> Bytes {
     let number = input.number();
     match op {
         4..=6 => {
@@ -279,7 +284,7 @@ fn forged(op: u8, origin: u64, input: &mut Input<'_>, checksums: &mut BTreeMap<u
             let numbers = (0..input.byte()).map(|_| input.number()).collect();
             frame(&FromReceiver::Question { numbers }, b"")
         }
-        _ => frame(&FromReceiver::Hello { build: input.number(), origin }, b""),
+        _ => frame(&FromReceiver::Hello { build: input.number(), incarnation }, b""),
     }
 }
 

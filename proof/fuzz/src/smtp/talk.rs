@@ -253,7 +253,7 @@ impl<'a> Driver<'a> {
         self.promised += if self.settings.lmtp { self.recipients } else { 1 };
         self.log.kept.push(std::mem::take(&mut self.staged));
         let number = self.log.kept.len() as u64;
-        let transaction = TransactionId { origin: 1, number };
+        let transaction = TransactionId { incarnation: 1, number };
         self.forget();
         self.session.promise(Durable::attested(MessageId(number), transaction), self.now);
     }

@@ -222,17 +222,17 @@ impl Cutter {
     /// Goes on from here until nothing is left to do.
     fn drain(&mut self, disk: &Disk, outside: &Outside<'_>) -> Result<(), String> {
         self.tally.drained += 1;
-        let life = 0xd_0000;
+        let incarnation = 0xd_0000;
         let (mut ledger, tap) = (outside.ledger.clone(), Arc::new(Tap::new(disk.forked(0))));
         let clock = Clock::starting(outside.clock.now().wall);
-        let found = recover(&*tap, &self.settings, life, clock.now())?;
+        let found = recover(&*tap, &self.settings, incarnation, clock.now())?;
         ledger.adopt(&found);
         ledger.forget_unanswered(&found);
         let held = found.messages.iter().filter(|(_, message)| message.held.is_some());
         let held = held.map(|(id, message)| (message.stored.transaction, *id));
         let held: Vec<_> = held.collect();
         let settings = self.settings.clone();
-        let mut drained = Machine::resume(tap, settings, ledger, found, life, clock);
+        let mut drained = Machine::resume(tap, settings, ledger, found, incarnation, clock);
         drained.takes_all = true;
         for (of, message) in held {
             drained.act_on(of, message, Action::Release)?;

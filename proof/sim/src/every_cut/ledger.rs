@@ -8,8 +8,8 @@ use bytes::Bytes;
 use mail::{Envelope, MessageId, Notify, ReversePath, TransactionId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Transactions of clients have an origin below this, the mailer's own above.
-pub const OWN_ORIGIN: u64 = 1 << 32;
+/// Transactions of clients have an incarnation below this, the mailer's own above.
+pub const OWN_INCARNATION: u64 = 1 << 32;
 
 /// A broken check, in words.
 pub type Verdict = Result<(), String>;
@@ -250,7 +250,7 @@ impl Ledger {
             if message.waiting.is_empty() {
                 return Err(format!("{id} is there and waits for nothing"));
             }
-            if message.stored.transaction.origin >= OWN_ORIGIN {
+            if message.stored.transaction.incarnation >= OWN_INCARNATION {
                 for about in self.judge_notice(*id, message)? {
                     notices.entry(about).or_default().insert(*id);
                 }

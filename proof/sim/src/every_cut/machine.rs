@@ -4,7 +4,7 @@
 //! Must never do for the mailer what the daemon does not do for it.
 
 use super::Settings;
-use super::ledger::{Answer, Deletion, Ledger, OWN_ORIGIN, Subject, Verdict, notice_about};
+use super::ledger::{Answer, Deletion, Ledger, OWN_INCARNATION, Subject, Verdict, notice_about};
 use super::recovered::{Recovered, recover};
 use super::tap::Tap;
 use super::work::LONG_LIVED;
@@ -40,13 +40,13 @@ pub struct Machine {
     pub ledger: Ledger,
     /// The next hops take everything.
     pub takes_all: bool,
-    /// The figures of the former lives of the queue process.
+    /// The figures of the former incarnations of the queue process.
     pub past: Vec<spool::Usage>,
     /// The copies from while the queue process was started again, and what was known then.
     pub starting: Option<(Vec<Disk>, Ledger)>,
     queue: Queue,
     settings: Settings,
-    life: u64,
+    incarnation: u64,
     receiver: ReceiverEnd,
     sender: SenderEnd,
     under_way: Vec<UnderWay>,
@@ -79,7 +79,7 @@ enum Say {
     Refuse,
 }
 
-/// Master's key, the same for each life of queue.
+/// Master's key, the same for each incarnation of queue.
 const SEAL_KEY: [u64; 2] = [7, 8];
 
 impl Machine {
@@ -92,11 +92,11 @@ impl Machine {
         ignores_syncs: bool,
     ) -> Result<Machine, String> {
         let tap = Arc::new(if ignores_syncs { Tap::ignoring_syncs(disk) } else { Tap::new(disk) });
-        let life = 1 + (seed & 0xffff) * 16;
-        let found = recover(&*tap, &settings, life, clock.now())?;
+        let incarnation = 1 + (seed & 0xffff) * 16;
+        let found = recover(&*tap, &settings, incarnation, clock.now())?;
         let ledger = Ledger::default();
         ledger.judge(&found)?;
-        Ok(Machine::resume(tap, settings, ledger, found, life, clock))
+        Ok(Machine::resume(tap, settings, ledger, found, incarnation, clock))
     }
 
     /// Goes on from a start that was judged.
@@ -105,27 +105,28 @@ impl Machine {
         settings: Settings,
         ledger: Ledger,
         found: Recovered,
-        life: u64,
+        incarnation: u64,
         clock: Clock,
     ) -> Machine {
         let now = clock.now();
         let Recovered { spool, scheduler, .. } = found;
         let queue = settings.queue.clone();
-        let queue = Queue::new(BUILD, OWN_ORIGIN + life, queue, spool, scheduler, 1, now)
-            .sealed_with(SEAL_KEY);
+        let queue =
+            Queue::new(BUILD, OWN_INCARNATION + incarnation, queue, spool, scheduler, 1, now)
+                .sealed_with(SEAL_KEY);
         let mut machine = Machine {
             tap,
             clock,
-            chance: Rng::seeded(life),
+            chance: Rng::seeded(incarnation),
             ledger,
             takes_all: false,
             past: Vec::new(),
             starting: None,
             queue,
             settings,
-            life,
-            receiver: ReceiverEnd::new(BUILD, life),
-            sender: SenderEnd::new(BUILD, life, CAPACITY),
+            incarnation,
+            receiver: ReceiverEnd::new(BUILD, incarnation),
+            sender: SenderEnd::new(BUILD, incarnation, CAPACITY),
             under_way: Vec::new(),
             done: None,
             trying: Vec::new(),
@@ -158,17 +159,18 @@ impl Machine {
         self.under_way.clear();
         self.done = None;
         self.questions.clear();
-        self.life += 1;
+        self.incarnation += 1;
         self.receiver.disconnected(self.clock.now().monotonic);
         let now = self.clock.now();
-        let found = recover(&*self.tap, &self.settings, self.life, now)?;
+        let found = recover(&*self.tap, &self.settings, self.incarnation, now)?;
         self.ledger.judge(&found)?;
         self.starting = Some((self.tap.take(), self.ledger.clone()));
         self.ledger.restarted(&found);
         let Recovered { spool, scheduler, .. } = found;
         let queue = self.settings.queue.clone();
-        self.queue = Queue::new(BUILD, OWN_ORIGIN + self.life, queue, spool, scheduler, 1, now)
-            .sealed_with(SEAL_KEY);
+        self.queue =
+            Queue::new(BUILD, OWN_INCARNATION + self.incarnation, queue, spool, scheduler, 1, now)
+                .sealed_with(SEAL_KEY);
         self.connect();
         self.exchange()
     }
@@ -249,8 +251,8 @@ impl Machine {
 
     /// What the clients hear.
     fn heard(&mut self, event: ReceiverEvent) -> Verdict {
-        let origin = self.receiver.origin();
-        let of = |number| TransactionId { origin, number };
+        let incarnation = self.receiver.incarnation();
+        let of = |number| TransactionId { incarnation, number };
         let (number, answer) = match event {
             ReceiverEvent::Promised { number, durable } => {
                 (number, Answer::Promised(durable.message()))
@@ -338,8 +340,8 @@ impl Machine {
     /// A client hands over a message; the pieces are as its packets fell.
     pub fn send(&mut self, number: u32, envelope: Envelope, body: Bytes, piece: usize) -> Verdict {
         self.last_transaction += 1;
-        let (origin, number_of) = (self.receiver.origin(), self.last_transaction);
-        let transaction = TransactionId { origin, number: number_of };
+        let (incarnation, number_of) = (self.receiver.incarnation(), self.last_transaction);
+        let transaction = TransactionId { incarnation, number: number_of };
         self.ledger.send(number, transaction, envelope.clone(), body.clone());
         let mut pieces: Vec<&[u8]> = body.chunks(piece.max(1)).collect();
         let last = pieces.pop().unwrap_or_default();
@@ -480,7 +482,7 @@ impl Machine {
         self.queue.summary(self.clock.now()).messages
     }
 
-    /// The figures of this life.
+    /// The figures of this incarnation.
     pub fn usage(&self) -> spool::Usage {
         self.queue.usage()
     }

@@ -43,12 +43,12 @@ pub type State = BTreeMap<MessageId, (Option<HeldBy>, Vec<(u32, u16)>)>;
 pub fn recover(
     disk: &dyn Disk,
     settings: &super::Settings,
-    life: u64,
+    incarnation: u64,
     now: Now,
 ) -> Result<Recovered, String> {
-    let mut scheduler = Scheduler::new(settings.queue.scheduler.clone(), life, now);
+    let mut scheduler = Scheduler::new(settings.queue.scheduler.clone(), incarnation, now);
     let mut restore = Restore::new(&settings.queue.routes);
-    let opened = spool::open(disk, settings.spool.clone(), life, &mut |replay| {
+    let opened = spool::open(disk, settings.spool.clone(), incarnation, &mut |replay| {
         restore.replay(&mut scheduler, replay, now);
     });
     let (mut spool, report) =

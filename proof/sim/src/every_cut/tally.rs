@@ -66,7 +66,7 @@ pub struct Tally {
     pub reached: Reached,
 }
 
-/// What the workload reached, the lives of the queue process together.
+/// What the workload reached, the incarnations of the queue process together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // the names are those of the spool's and the queue's figures
 pub struct Reached {

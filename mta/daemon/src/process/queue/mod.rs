@@ -168,7 +168,7 @@ async fn first_segment(shared: &Shared, threads: &mut Threads) {
     }
 }
 
-/// Opens it, also when the queue process of a former life still has to end.
+/// Opens the spool. A queue process that was replaced may still have to end.
 async fn open_patiently(
     config: &crate::settings::ProcessConfig,
     disk: &world::real::Disk,
@@ -211,9 +211,9 @@ fn open(
     for message in restore.lost() {
         log.error(&format!("{message} is in the spool, but what was known of it cannot be read"));
     }
-    let origin = world::real::Rng.u64();
+    let incarnation = world::real::Rng.u64();
     let senders = config.settings.processes.send as usize + 1;
-    Ok(Queue::new(BUILD, origin, settings, spool, scheduler, senders, now))
+    Ok(Queue::new(BUILD, incarnation, settings, spool, scheduler, senders, now))
 }
 
 /// What recovery found.

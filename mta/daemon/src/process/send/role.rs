@@ -39,10 +39,10 @@ pub fn run(start: Start) -> Result<()> {
 }
 
 async fn work(start: Start, sockets: Sockets, log: Log) -> Result<()> {
-    let life = world::real::Rng.u64();
+    let incarnation = world::real::Rng.u64();
     let orders = Rc::new(Orders::new(start.control, Role::Send)?);
     let reporter = Reporter { log: log.clone(), orders: orders.clone() };
-    let setup = wiring::send(&start.config, BUILD, life, sockets, Box::new(reporter));
+    let setup = wiring::send(&start.config, BUILD, incarnation, sockets, Box::new(reporter));
     let ours = of_concern(&start.config);
     let (give, take) = mpsc::channel(ORDERS_MAX);
     for Peer { stream, fd, .. } in start.peers {

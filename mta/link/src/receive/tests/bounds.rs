@@ -6,7 +6,7 @@ use crate::recipients::Recipients;
 /// Queue's end, greeted, and what it says to these messages.
 fn said(messages: &[(ToQueue, &[u8])]) -> Result<(), LinkError> {
     let mut queue = QueueEnd::new(1, 10_000);
-    let hello = ToQueue::Hello { build: 1, origin: 9 };
+    let hello = ToQueue::Hello { build: 1, incarnation: 9 };
     let mut input = BytesMut::from(&frame::encode_short(&hello)[..]);
     for (message, tail) in messages {
         input.extend_from_slice(&frame::encode(message, tail).unwrap());

@@ -16,7 +16,7 @@ fn s118_nothing_of_a_body_that_was_refused_in_its_middle_is_accepted_and_the_cli
         }
         queue.handle(&mut carry(receiver.output())).unwrap();
         assert!(matches!(queue.poll(), Some(QueueEvent::Stage { .. })));
-        queue.refused(TransactionId { origin: 9, number: 1 }, Refusal::Full);
+        queue.refused(TransactionId { incarnation: 9, number: 1 }, Refusal::Full);
         queue.credit();
         if !on_its_way {
             receiver.stage(1, b"second");
@@ -45,7 +45,7 @@ fn credit_is_spent_by_staging_and_comes_back_with_the_answer() {
     receiver.stage(1, &[0; 10_000]);
     assert!(!receiver.may_stage(2));
     queue.handle(&mut carry(receiver.output())).unwrap();
-    queue.taken(TransactionId { origin: 9, number: 1 }, 4_000);
+    queue.taken(TransactionId { incarnation: 9, number: 1 }, 4_000);
     receiver.handle(&mut carry(queue.output())).unwrap();
     assert!(receiver.may_stage(2));
     receiver.unstage(1);
@@ -66,7 +66,7 @@ fn r211_sessions_wait_while_the_driver_has_no_memory_for_more_on_its_way() {
     receiver.stage(2, &[b'x'; 500]);
     assert!(!receiver.may_stage(1) && !receiver.may_stage(3));
     queue.handle(&mut carry(receiver.output())).unwrap();
-    queue.taken(TransactionId { origin: 9, number: 1 }, 999);
+    queue.taken(TransactionId { incarnation: 9, number: 1 }, 999);
     receiver.handle(&mut carry(queue.output())).unwrap();
     assert_eq!(receiver.poll(), Some(ReceiverEvent::Credit));
     assert!(receiver.may_stage(3));
@@ -82,8 +82,8 @@ struct Busy {
 /// what they can. Gives back how many could, and fails if queue ends the conversation.
 fn crowd(receivers: u64, sessions: u64, credit_bytes: u64) -> usize {
     let mut ends: Vec<_> = (0..receivers)
-        .map(|origin| {
-            let mut receiver = ReceiverEnd::new(1, origin);
+        .map(|incarnation| {
+            let mut receiver = ReceiverEnd::new(1, incarnation);
             let mut queue = QueueEnd::new(1, credit_bytes / receivers);
             receiver.connected(NOW);
             queue.handle(&mut carry(receiver.output())).unwrap();

@@ -141,7 +141,7 @@ impl Driver {
         assert_eq!(end.bytes, self.staged.len() as u64);
         self.outcome.events.push(format!("end {} hops {}", end.bytes, end.hops));
         self.outcome.kept.push(std::mem::take(&mut self.staged));
-        let transaction = TransactionId { origin: 1, number: self.outcome.kept.len() as u64 };
+        let transaction = TransactionId { incarnation: 1, number: self.outcome.kept.len() as u64 };
         let message = MessageId(self.outcome.kept.len() as u64);
         self.session.promise(Durable::attested(message, transaction), self.now);
     }

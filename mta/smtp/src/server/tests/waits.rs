@@ -172,7 +172,8 @@ fn n101_a_client_that_closes_its_side_after_the_dot_still_gets_its_answer() {
     session.eof(now);
     assert!(matches!(session.poll(now), Some(Event::BodyEnd(_))));
     assert_eq!(session.poll(now), None);
-    session.promise(Durable::attested(MessageId(7), TransactionId { origin: 1, number: 1 }), now);
+    session
+        .promise(Durable::attested(MessageId(7), TransactionId { incarnation: 1, number: 1 }), now);
     assert_eq!(session.output(), b"250 2.0.0 Ok: queued as 00000000007\r\n");
     assert_eq!(session.poll(now), Some(Event::Close { after_quit: false }));
 }
