@@ -1,4 +1,4 @@
-//! The program itself: what its commands print and with which code they end, for people and scripts.
+//! The program itself: what its commands print and with which code they exit, for people and for scripts.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_posthaste");
 
-/// Runs it with a settings file of this text.
+/// Runs the program with this text as its settings file.
 fn posthaste(directory: &Path, settings: &str, args: &[&str]) -> (i32, String, String) {
     let file = directory.join("posthaste.toml");
     std::fs::write(&file, settings).unwrap();

@@ -1,6 +1,6 @@
-//! Programs that others wrote, in front of Posthaste and behind it.
+//! Other mail programs as clients of Posthaste and as its next hops.
 //!
-//! Must never skip: `./check` installs what is asked for here.
+//! Must never skip a test: `./check` installs the programs that are needed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +26,7 @@ fn place() -> &'static Place {
     })
 }
 
-/// Runs a program to its end; it must end well.
+/// Runs a program to its end and asserts that it succeeds.
 fn run(command: &mut Command) -> String {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();
@@ -37,7 +37,7 @@ fn run(command: &mut Command) -> String {
     out.into_owned()
 }
 
-/// A Python script with the daemon's port and a token as its arguments.
+/// Runs a Python script with the daemon's port and a token as its arguments.
 fn python(script: &str, token: &str) {
     let port = place().daemon.port.to_string();
     run(Command::new("python3").args(["-c", script, &port, token]));
@@ -116,12 +116,12 @@ fn swaks_pipelined_and_not() {
     }
 }
 
-/// Ends with the test.
+/// A child process that is stopped at the end of the test.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // SIGTERM first: Dovecot and smtp-sink have children of their own to end.
+        // SIGTERM first, because Dovecot and smtp-sink have children of their own to stop.
         support::daemon::signal_to(self.0.id(), libc::SIGTERM);
         for _ in 0..100 {
             if matches!(self.0.try_wait(), Ok(Some(_))) {
@@ -134,7 +134,7 @@ impl Drop for Running {
     }
 }
 
-/// Below /tmp: the path of a Unix socket may have 107 bytes only.
+/// A directory below /tmp, because the path of a Unix socket is limited to 107 bytes.
 fn directory(name: &str) -> tempfile::TempDir {
     tempfile::Builder::new().prefix(&token(name)).tempdir().unwrap()
 }
@@ -178,7 +178,7 @@ fn postfixs_smtp_source_through_posthaste_into_postfixs_smtp_sink() {
     assert!(std::fs::read_dir(dump).unwrap().all(whole));
 }
 
-/// Dovecot's LMTP server with the users one and three, everything in `directory`.
+/// Starts Dovecot's LMTP server with the users one and three and all its files in `directory`.
 fn dovecot(directory: &Path, port: u16) -> Running {
     let (uid, gid) = if is_root() {
         (65_534, 65_534)
@@ -257,7 +257,7 @@ fn dovecots_lmtp_refuses_one_of_three_recipients_and_the_sender_hears_of_that_on
     until("an empty queue", || (daemon.queued() == 0).then_some(()));
 }
 
-/// Takes one message by LMTP at a Unix socket and gives it back.
+/// Accepts one message by LMTP at a Unix socket and returns it.
 fn lmtp_at(path: &Path) -> std::thread::JoinHandle<Vec<u8>> {
     let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();

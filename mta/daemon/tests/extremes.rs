@@ -1,6 +1,6 @@
-//! Every numeric setting at the smallest and at the largest value that it may have: alone, and all of them together.
+//! Every numeric setting at its smallest and at its largest value, alone and together with all others.
 //!
-//! Must never name a setting to leave it out: the list is the table of settings.
+//! Must never exclude a setting by name: the list is the table of settings.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,27 +13,29 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use support::{Client, Daemon, PATIENCE, Script, Setup, Sink, token};
 
-/// Mailers at once: each takes a second or two of waiting and little of the processor.
+/// Upper bound on the mailers that run at the same time. Each waits for a second or two and uses little CPU
+/// time.
 const AT_ONCE: usize = 4;
-/// No disk of a test has what this asks for at its largest: mail is refused at run time, and the log says why.
+/// The settings that require more disk space at their largest value than any test has. Mail is then refused at
+/// run time, and the log says why.
 const LEFT_FREE: &str = "spool.keep_free_bytes";
 const NO_ROOM: &str = "no room for another segment";
 
-/// Which end of the ranges.
+/// Which end of the ranges is tested.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Smallest,
     Largest,
 }
 
-/// One setting and its value as the file has it.
+/// A setting and its value as written in the file.
 #[derive(Clone, Debug)]
 struct Set {
     name: &'static str,
     value: String,
 }
 
-/// Numeric settings alone have ends.
+/// Returns the setting with the value at this end of its range, or `None` if it is not numeric.
 fn at(setting: &Setting, end: End) -> Option<Set> {
     let pick = |low: u64, high: u64| match end {
         End::Smallest => low,
@@ -51,7 +53,8 @@ fn at(setting: &Setting, end: End) -> Option<Set> {
     Some(Set { name: setting.name, value })
 }
 
-/// What all mailers of this file have: little disk, and some of the machine's left alone.
+/// The settings of all mailers here: they use little disk space and leave some of the machine's limits to
+/// others.
 const SPOOL: &[(&str, &str)] = &[
     ("segment_bytes", "\"8MiB\""),
     ("batch_bytes_max", "\"1MiB\""),
@@ -60,7 +63,7 @@ const SPOOL: &[(&str, &str)] = &[
     ("keep_free_bytes", "\"512MiB\""),
 ];
 
-/// A file that says this, and what else a mailer of a test needs.
+/// Returns a settings file with these lines and the lines that each mailer of a test needs.
 fn setup(sets: &[Set], sink: &Sink) -> Setup {
     let mut tables: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for Set { name, value } in sets {
@@ -88,22 +91,22 @@ fn setup(sets: &[Set], sink: &Sink) -> Setup {
     }
 }
 
-/// What `check` has against these settings: the name of the first that it refuses.
+/// Returns the name of the first setting that `check` refuses.
 fn refused(setup: &Setup) -> Option<(String, String)> {
     let said = Daemon::check(setup).err()?;
-    // file:line:column: setting: why
+    // The format is file:line:column: setting: reason.
     let mut words = said.lines().next().unwrap_or_default().split(": ").skip(2);
     Some((words.next().unwrap_or_default().to_string(), said))
 }
 
-/// How a try to send a message went.
+/// The result of an attempt to send a message.
 #[derive(Debug)]
 enum Tried {
     Promised,
     Refused(String),
 }
 
-/// One message to a mailbox and to the next hop; any refusal is an answer.
+/// Sends one message to a mailbox and one to the next hop. Any refusal counts as an answer.
 fn send(daemon: &Daemon, token: &str) -> Tried {
     let Ok(stream) = std::net::TcpStream::connect(daemon.address()) else {
         return Tried::Refused("not connected".into());
@@ -130,13 +133,14 @@ fn send(daemon: &Daemon, token: &str) -> Tried {
     Tried::Promised
 }
 
-/// The mailer starts with these settings and takes a message to the mailbox and to the sink; or it says that there is
-/// no room on the disk, and clients hear 452: then `false`.
+/// Starts the mailer with these settings and sends a message to the mailbox and to the sink. Returns false if
+/// the mailer has no room on the disk and answers clients with 452.
 fn works(setup: Setup, sink: &Sink, what: &str) -> bool {
     let daemon = Daemon::start(setup);
     let token = token("extreme");
     let deadline = Instant::now() + PATIENCE;
-    // A short patience or a single place for clients may run out on a loaded machine: a client comes again.
+    // With a short timeout or a limit of one client a connection may fail on a loaded machine, so the client
+    // tries again.
     let promised = loop {
         match send(&daemon, &token) {
             Tried::Promised => break true,
@@ -158,7 +162,7 @@ fn works(setup: Setup, sink: &Sink, what: &str) -> bool {
     promised
 }
 
-/// One setting alone: it works, or `check` names it or another that it contradicts.
+/// Tests one setting alone: the mailer works, or `check` names this setting or another one that it contradicts.
 fn alone(set: &Set, sink: &Sink) {
     let setup = setup(std::slice::from_ref(set), sink);
     match refused(&setup) {
@@ -174,7 +178,7 @@ fn alone(set: &Set, sink: &Sink) {
     }
 }
 
-/// Each numeric setting, a few at once.
+/// Tests each numeric setting, a few at the same time.
 #[test]
 fn r243_each_setting_at_its_smallest_and_its_largest_value_starts_or_is_refused_by_check() {
     let sink = Sink::start(Script::default());
@@ -195,7 +199,8 @@ fn r243_each_setting_at_its_smallest_and_its_largest_value_starts_or_is_refused_
     });
 }
 
-/// All at one end. What contradicts the others is named by `check`, one after the other, and left at its default.
+/// Tests all settings at the same end. A setting that `check` refuses is set back to its default, one after the
+/// other.
 fn together(end: End, expected: &[&str]) {
     let sink = Sink::start(Script::default());
     let mut sets: Vec<Set> = settings().filter_map(|setting| at(setting, end)).collect();

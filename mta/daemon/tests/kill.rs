@@ -1,10 +1,11 @@
-//! Each role killed again and again under load: what got 250 arrives, and mail flows again within
-//! two seconds (X184, X185).
+//! Each role is killed repeatedly under load. Mail that got 250 arrives, and mail is delivered again within two
+//! seconds (X184, X185).
 //!
-//! Must never count a message twice as lost or doubled because it was sent twice: no token is.
+//! Must never count a message as lost or doubled because the client sent it twice: each sending has its own
+//! token.
 //!
-//! `POSTHASTE_KILLS=10 cargo test --release -p daemon --test kill -- --nocapture` is the long run;
-//! without the variable each role dies twice.
+//! `POSTHASTE_KILLS=10 cargo test --release -p daemon --test kill -- --nocapture` is the long run. Without the
+//! variable each role is killed twice.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,22 +18,22 @@ use support::daemon::{lives, signal_to};
 use support::load::{Load, Promised};
 use support::{Daemon, Script, Setup, Sink, until};
 
-/// Mail flows again after at most this.
+/// Upper bound on the time until mail is delivered again.
 const FLOW_MAX: Duration = Duration::from_secs(2);
-/// The same beside other tests on a machine that does much else.
+/// The same on a machine with other load, beside other tests.
 const FLOW_MAX_BUSY: Duration = Duration::from_secs(15);
-/// Kills where the environment does not say.
+/// The number of kills, unless the environment says otherwise.
 const KILLS: u32 = 2;
-/// Load of this test: senders to each of the two recipients, and their rest before each message.
+/// The load: senders to each of the two recipients, and the pause of each before a message.
 const SENDERS: usize = 4;
 const REST: Duration = Duration::from_millis(5);
-/// The mailbox's user.
+/// The user of the mailbox.
 const USER: &str = "box";
 
-/// One campaign at a time: each measures.
+/// Held by the running campaign, because each campaign measures time.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Mail to the sink and mail to a Maildir, and what has come of it.
+/// Mail to the sink and mail to a Maildir, and what was delivered.
 struct Field {
     daemon: Daemon,
     sink: Sink,
@@ -40,14 +41,14 @@ struct Field {
     local: Load,
 }
 
-/// After one kill, until the first message that was begun after it...
+/// The times after a kill until the first message that was begun after it...
 #[derive(Default)]
 struct Pauses {
     /// ... got its 250.
     accepted: Vec<Duration>,
-    /// ... came to the sink.
+    /// ... arrived at the sink.
     relayed: Vec<Duration>,
-    /// ... lay in the mailbox.
+    /// ... was in the mailbox.
     delivered: Vec<Duration>,
 }
 
@@ -68,7 +69,7 @@ impl Field {
         field
     }
 
-    /// Token and time of all that has come to the sink since.
+    /// The token and the time of each message at the sink since then.
     fn relayed_since(&self, moment: Instant) -> Vec<(String, Instant)> {
         let mails = self.sink.mails();
         let since = mails.iter().filter_map(|mail| mail.at.map(|at| (mail, at)));
@@ -76,7 +77,7 @@ impl Field {
         since.filter_map(|(mail, at)| Some((subject(&mail.text())?, at))).collect()
     }
 
-    /// How long after `moment` the first of `wanted` lay in the mailbox, by the times of the files.
+    /// The time from `moment` until the first of `wanted` was in the mailbox, by the times of the files.
     fn delivered_after(&self, wanted: &[Promised], moment: SystemTime) -> Option<Duration> {
         let mailbox = self.daemon.directory.join("state/mail").join(USER).join("new");
         let mut first = None;
@@ -93,7 +94,7 @@ impl Field {
         first
     }
 
-    /// Waits until mail that was begun after `moment` has been accepted and delivered both ways.
+    /// Waits until mail that was begun after `moment` was accepted and delivered on both paths.
     fn measure(&self, moment: Instant, wall: SystemTime, pauses: &mut Pauses) {
         let (mut accepted, mut relayed, mut delivered) = (None, None, None);
         until("mail to flow again", || {
@@ -110,7 +111,7 @@ impl Field {
         pauses.delivered.extend(delivered);
     }
 
-    /// Ends the load, waits for the queue to drain, and counts.
+    /// Ends the load, waits until the queue is empty, and counts.
     fn finish(self) -> Count {
         let failed = self.remote.failed() + self.local.failed();
         let (remote, local) = (self.remote.stop(), self.local.stop());
@@ -140,7 +141,7 @@ struct Count {
     failed: u64,
 }
 
-/// What was promised and did not come, and how many copies came beyond the first of each.
+/// The promised messages that did not arrive, and the number of copies beyond the first of each.
 fn compare(
     promised: &BTreeSet<String>,
     came: impl Iterator<Item = String>,
@@ -170,7 +171,7 @@ fn kill(daemon: &Daemon, role: &str) {
     pids.iter().for_each(|pid| signal_to(*pid, libc::SIGKILL));
 }
 
-/// Kills all processes of a role again and again; `twice_max` copies too many may come of a kill.
+/// Kills all processes of a role repeatedly. Each kill may cause up to `twice_max` duplicates.
 fn campaign(role: &str, twice_max: usize) {
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let long = std::env::var("POSTHASTE_KILLS").ok().and_then(|text| text.parse().ok());
@@ -181,7 +182,7 @@ fn campaign(role: &str, twice_max: usize) {
         let (moment, wall) = (Instant::now(), SystemTime::now());
         kill(&field.daemon, role);
         field.measure(moment, wall, &mut pauses);
-        // Another phase of the work each time.
+        // A different phase of the work each time.
         std::thread::sleep(Duration::from_millis(1200 + u64::from(number * 137 % 400)));
     }
     let count = field.finish();
@@ -212,20 +213,20 @@ fn figures(pauses: &mut [Duration]) -> String {
     format!("{}, {}", ms(pauses.len() / 2), ms(pauses.len() - 1))
 }
 
-/// Queue asks nobody to repeat what was done: results are said again, attempts under way adopted.
+/// After a restart of queue no work is repeated: results are reported again, and running attempts are adopted.
 #[test]
 fn x185_a_killed_queue_loses_nothing_and_doubles_nothing() {
     campaign("queue", 0);
 }
 
-/// A client that got no answer sends again; that is the client's copy, with a token of its own.
+/// A client without a reply sends again. That copy is the client's and has a token of its own.
 #[test]
 fn x185_a_killed_receive_loses_nothing_and_doubles_nothing() {
     campaign("receive", 0);
 }
 
-/// What was under way in a process that died may come twice: one message a connection at most, and
-/// what was written to queue's socket and not read.
+/// The work of a process that died may be repeated: at most one message for each connection, and the results
+/// that were written to queue's socket and not read.
 #[test]
 fn x185_a_killed_send_loses_nothing() {
     campaign("send", 100);

@@ -1,5 +1,6 @@
-//! Mailboxes as other programs see them: exact, whole, locked, and safe when the disk is full or we die.
-//! Must never judge a mailbox by our own reading alone: Python reads it too.
+//! Mailboxes as other programs see them: exact, complete, locked, and undamaged after a full disk or a crash.
+//!
+//! Must never check a mailbox only with our own reader: Python reads it too.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +23,7 @@ fn scene() -> Scene {
     }
 }
 
-/// The group `mail` of these tests.
+/// The group `mail` in these tests.
 const MAIL: u32 = 61_009;
 
 fn deliver_batch(batch: &[Delivery], scene: &Scene) -> Vec<Outcome> {
@@ -79,7 +80,7 @@ fn read_with_python(kind: &str, path: &Path) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What must stand in the mailbox of `user` for `text`, quoted as mbox has it if `mbox`.
+/// The content that the mailbox of `user` must have for `text`, quoted as in mbox if `mbox` is true.
 fn stored(user: &str, text: &[u8], mbox: bool) -> Vec<u8> {
     let mut out = format!("Return-Path: <sender@example.org>\nDelivered-To: {user}@local.test\n")
         .into_bytes();
@@ -180,7 +181,7 @@ fn make_box(path: &Path, format: Format) {
     parts(format).iter().for_each(|part| set_mode(&part_of(path, part), 0o700));
 }
 
-/// A part of a mailbox; the empty one is the mailbox itself.
+/// A part of a mailbox. The empty one is the mailbox itself.
 fn part_of(mailbox: &Path, part: &str) -> std::path::PathBuf {
     if part.is_empty() { mailbox.to_owned() } else { mailbox.join(part) }
 }
@@ -190,7 +191,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Delivers to `bob`, and says what was told of it; nothing may have been written unless it succeeds.
+/// Delivers to `bob` and returns the report. Asserts that nothing was written unless the delivery succeeded.
 fn alarms_of(base: &Arc<Base>, format: Format) -> Vec<policy::NotTheirs> {
     let batch = [1, 2].map(|number| delivery(base, "bob", format, &numbered(number)));
     let mut alarms = Vec::new();
@@ -213,7 +214,7 @@ fn alarms_of(base: &Arc<Base>, format: Format) -> Vec<policy::NotTheirs> {
     alarms.into_iter().map(|alarm| alarm.why).collect()
 }
 
-/// The parts of a mailbox whose owner and mode count.
+/// The parts of a mailbox whose owner and mode are checked.
 fn parts(format: Format) -> &'static [&'static str] {
     match format {
         Format::Maildir => &["", "tmp", "new", "cur"],
@@ -259,7 +260,7 @@ fn r210_a_mailbox_of_somebody_else_gets_nothing_but_an_alarm() {
             assert_eq!(alarms_of(&base, format), [why], "{format:?} {part}");
         }
     }
-    // As Debian has it: 0660 and of the group `mail`, in a directory of that group.
+    // As on Debian: mode 0660 and group `mail`, in a directory of that group.
     let dir = tempfile::tempdir().unwrap();
     let bob = dir.path().join("bob");
     make_box(&bob, Format::Mbox);
@@ -388,11 +389,11 @@ fn a_large_message_goes_to_all_its_mailboxes_byte_for_byte() {
     }
 }
 
-/// A file system of its own, of a few pages, that goes with the value.
+/// A file system of a few pages, which is unmounted when the value is dropped.
 struct Small(tempfile::TempDir);
 
 impl Small {
-    /// `None` if we may not mount; the test is skipped then.
+    /// Mounts it, or returns `None` if that is not allowed. The test is skipped then.
     fn mount(options: &str) -> Option<Small> {
         Small::mount_at(tempfile::tempdir().unwrap(), options)
     }
@@ -485,7 +486,7 @@ fn d182_a_maildir_whose_tmp_is_another_file_system_defers_and_nothing_is_half_th
     assert_eq!(read_with_python("Maildir", &dir.path().join("bob")).len(), 2);
 }
 
-/// Runs this test binary again, with only `worker` and the given words in its environment.
+/// Runs this test binary again with only `worker` and these words in its environment.
 fn again(words: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "worker", "--nocapture"])
@@ -496,7 +497,7 @@ fn again(words: &str) -> Child {
         .unwrap()
 }
 
-/// Not a test of its own: what the processes do that other tests start.
+/// The code of the processes that other tests start, and not a test itself.
 #[test]
 fn worker() {
     let Ok(words) = std::env::var("MAILBOX_WORKER") else { return };
@@ -506,7 +507,7 @@ fn worker() {
     let rounds: usize = words[3].parse().unwrap();
     let limit: u64 = words.get(4).map_or(0, |text| text.parse().unwrap());
     if limit > 0 {
-        // SAFETY: plain system calls on this process of our own.
+        // SAFETY: plain system calls that affect only this process.
         unsafe {
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
             libc::setrlimit(libc::RLIMIT_FSIZE, &libc::rlimit { rlim_cur: limit, rlim_max: limit });
@@ -532,7 +533,7 @@ fn worker() {
     }
 }
 
-/// Every message is from one writer, whole: 300 equal lines.
+/// Asserts that each message is complete and from one writer: 300 equal lines.
 fn assert_whole(messages: &[Vec<u8>]) {
     for message in messages {
         let text = String::from_utf8(message.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! Messages that are odd in themselves, over a real socket: the faults M063 to M073, by number.
+//! Unusual messages over a real socket: the faults M063 to M073, by number.
 //!
 //! Must never expect a relayed byte to differ from the one that was sent.
 
@@ -60,7 +60,7 @@ fn send_as(declared: &str, sender: &str, recipient: &str, message: &[u8]) -> sup
     client.reply()
 }
 
-/// The message arrives at the sink byte for byte below our Received field, in a bounded time.
+/// Asserts that the message arrives at the sink below our Received field, byte for byte, in bounded time.
 fn arrives_as_it_is(name: &str, message: &[u8]) {
     let token = token(name);
     let start = Instant::now();
@@ -85,7 +85,7 @@ fn m063_fifty_received_fields_are_a_loop_and_thirty_are_not() {
             + "Subject: x\r\n\r\nbody\r\n"
     };
     for count in [50, 60, 1_000] {
-        // Also a bounce: it is refused where it is, so nobody answers it with another.
+        // The same for a bounce: it is refused at once, so that no further bounce answers it.
         for sender in ["a@client.test", ""] {
             let reply = send(sender, &format!("{user}@local.test"), hops(count).as_bytes());
             assert_eq!((reply.code, reply.enhanced()), (554, "5.4.6"), "{count}: {reply:?}");

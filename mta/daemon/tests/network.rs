@@ -1,6 +1,6 @@
-//! Slow, silent, rude and very many clients: the faults N098 to N105, by number.
+//! Slow, silent and misbehaving clients, and large numbers of clients: the faults N098 to N105, by number.
 //!
-//! Must never measure the machine: each bound here is many times what a loaded one needs.
+//! Must never measure the machine: each bound here is many times what a loaded machine needs.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,9 +11,9 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use support::{Client, Daemon, Script, Setup, Sink, token, until};
 
-/// The waits of the impatient daemon.
+/// The timeouts of the daemon with short timeouts.
 const WAIT: Duration = Duration::from_secs(4);
-/// No end of a session may be later than this after its time is over.
+/// Upper bound on the time from a timeout to the end of the session.
 const GRACE: Duration = Duration::from_secs(20);
 
 struct Place {
@@ -21,7 +21,7 @@ struct Place {
     sink: Sink,
 }
 
-/// A daemon whose clients have little time.
+/// A daemon with short timeouts.
 fn impatient() -> &'static Place {
     static PLACE: OnceLock<Place> = OnceLock::new();
     PLACE.get_or_init(|| {
@@ -44,7 +44,7 @@ fn start(tables: String) -> Place {
     Place { daemon: Daemon::start(setup), sink }
 }
 
-/// Sends a byte now and then until the daemon ends it; how long that took, and its last reply.
+/// Sends single bytes until the daemon closes the connection. Returns how long that took, and the last reply.
 fn drip(client: &mut Client, byte: &[u8]) -> (Duration, Option<u16>) {
     let start = Instant::now();
     let pause = Duration::from_millis(400);
@@ -107,7 +107,7 @@ fn n099_idle_connections_are_limited_for_each_client_and_in_total_and_hold_up_no
         }
     }
     assert_eq!(idle.len(), 300, "in total");
-    // One place is free again; mail flows through it while 299 sit idle.
+    // One connection is free again. Mail is delivered over it while 299 connections are idle.
     drop(idle.pop());
     until("the free place", || {
         let mut client = Client::connect(port);
@@ -128,7 +128,7 @@ fn r211_a_listener_whose_connections_are_all_taken_leaves_another_one_its_own() 
         "[limits]\nconnections = 100\n[[listen]]\naddress = \"127.0.0.1:{submission}\"\nconnections = 10\n"
     );
     let place = start(tables);
-    // More than the other listener ever takes.
+    // More than the other listener ever accepts.
     let mut busy: Vec<_> = (0..60).map(|_| Client::connect(place.daemon.port)).collect();
     busy.iter_mut().for_each(|client| drop(client.expect(220)));
     let mut idle: Vec<_> = (0..10).map(|_| Client::connect(submission)).collect();
@@ -271,9 +271,9 @@ fn n103_who_never_reads_replies_is_not_read_from_any_more() {
     client.stream.set_nonblocking(true).unwrap();
     let start = Instant::now();
     let mut sent = 0u64;
-    // A recipient may be named again without limit; each time has its reply.
+    // A recipient may be repeated without limit, and each repetition gets a reply.
     let lines = "RCPT TO:<b@local.test>\r\n".repeat(1_000);
-    // Until the daemon ends the connection, or there is no doubt that it takes no more.
+    // Until the daemon closes the connection, or it is certain that it accepts no more.
     while start.elapsed() < WAIT + GRACE {
         match std::io::Write::write(&mut client.stream, lines.as_bytes()) {
             Ok(count) => sent += count as u64,
@@ -288,7 +288,7 @@ fn n103_who_never_reads_replies_is_not_read_from_any_more() {
     assert!(grown < 16 << 20, "{grown} bytes for one client");
     client.stream.set_nonblocking(false).unwrap();
     let mut rest = Vec::new();
-    // Replies, then the end: FIN or RST.
+    // The replies and then the end of the connection, by FIN or RST.
     let _ = client.stream.read_to_end(&mut rest);
     place.daemon.works();
 }
@@ -305,8 +305,8 @@ fn r214_a_client_that_never_reads_its_last_replies_is_left_alone_in_time() {
     ));
     place.daemon.works();
     let before = until("quiet", || quiet_descriptors(&place.daemon));
-    // The last replies are waited for if the kernel's buffer is full with those of the last 8 KiB.
-    // It takes some 200 KiB of them.
+    // The last replies wait if the kernel's buffer is full with the replies to the last 8 KiB. The buffer has
+    // room for about 200 KiB.
     let held: Vec<UnixStream> = (100..300)
         .step_by(5)
         .map(|kib: usize| {
@@ -333,14 +333,14 @@ fn r214_a_client_that_never_reads_its_last_replies_is_left_alone_in_time() {
 #[test]
 fn r211_recipients_of_ten_and_of_a_hundred_sessions_stay_within_the_memory_setting() {
     const SETTING: u64 = 24 << 20;
-    // Code that runs for the first time, and what the allocator cannot use again at once.
+    // Code that runs for the first time, and memory that the allocator cannot reuse at once.
     const BESIDE: u64 = 6 << 20;
     for sessions in [10, 100] {
         let tables = format!(
             "[processes]\nreceive = 1\n[limits]\nsession_memory_bytes_max = {SETTING}\n\
              connections = 2000\n"
         );
-        // An envelope may take half of a segment: more than the memory of all sessions.
+        // An envelope may take half of a segment, which is more than the memory of all sessions.
         let spool = "segment_bytes = \"64MiB\"".into();
         let sink = Sink::start(Script::default());
         let setup = Setup { sink_port: sink.port, tables, spool, ..Setup::default() };
@@ -348,7 +348,7 @@ fn r211_recipients_of_ten_and_of_a_hundred_sessions_stay_within_the_memory_setti
         place.daemon.works();
         let receive = place.daemon.pids_of("receive")[0];
         let before = rss_anon(receive).unwrap();
-        // Strangers may not use all of it.
+        // Strangers may not use all of the memory.
         let mut clients: Vec<Client> =
             (0..sessions).map(|_| Client::ready(place.daemon.port)).collect();
         for client in &mut clients {
@@ -359,7 +359,7 @@ fn r211_recipients_of_ten_and_of_a_hundred_sessions_stay_within_the_memory_setti
         assert!(grown <= SETTING + BESIDE, "{grown} bytes for {sessions} sessions");
         let taken: u64 = accepted.iter().sum();
         assert!(taken * 700 > SETTING / 2, "{taken} recipients: the setting is used");
-        // Nothing new is begun, and who has recipients can still give them up.
+        // No new transaction is accepted. Clients with recipients can still end their transactions.
         let reply = Client::connect(place.daemon.port).reply();
         assert_eq!((reply.code, reply.enhanced()), (421, "4.3.2"));
         let reply = clients[0].command("DATA");
@@ -378,7 +378,7 @@ fn r211_silent_strangers_with_recipients_stop_neither_trusted_clients_nor_other_
     ));
     let port = place.daemon.port;
     place.daemon.works();
-    // Four networks fill their shares: each is refused more, and nobody else is.
+    // Clients of four networks fill their shares. Each of them is refused more memory, and no other client is.
     let attackers = ["127.0.0.21", "127.0.0.22", "127.0.0.23", "127.0.0.24"];
     let (mut silent, mut idle) = (Vec::new(), Vec::new());
     for from in attackers {
@@ -395,14 +395,15 @@ fn r211_silent_strangers_with_recipients_stop_neither_trusted_clients_nor_other_
     assert!(said.contains("raise limits.session_memory_bytes_max"), "{said}");
     assert!(said.contains("session_memory_refused="), "{said}");
     place.daemon.wait_for_log(&["the memory of sessions has been short"]);
-    // Two more networks fill the part of all strangers. The reserve is left.
+    // Clients of two more networks fill the part of all strangers. Only the reserve is left.
     for from in ["127.0.0.25", "127.0.0.26"] {
         silent.extend(with_recipients_until_refused(from, port));
     }
     let mut addresses = (0..).map(|number| format!("127.0.1.{}", number % 200 + 1));
     idle.extend(connections_until_refused(port, || addresses.next().unwrap()));
     place.daemon.works();
-    // Who says nothing makes room, long before the usual five minutes: until strangers hold half of their part.
+    // Silent clients are disconnected long before the usual five minutes, until strangers hold half of their
+    // part.
     for client in &mut silent[..3] {
         let reply = client.next_reply().expect("421 before the end of the connection");
         assert_eq!((reply.code, reply.enhanced()), (421, "4.4.2"), "{reply:?}");
@@ -410,7 +411,7 @@ fn r211_silent_strangers_with_recipients_stop_neither_trusted_clients_nor_other_
     let stranger = until("room for another stranger", || greeted(port, "127.0.0.9"));
     sends(&place, stranger);
     drop((idle, silent));
-    // What they held can be held again.
+    // The memory of the disconnected clients is available again.
     until("room for a connection", || greeted(port, attackers[0]));
     let mut again = attackers.map(|from| with_recipients_until_refused(from, port));
     again.iter_mut().flatten().for_each(|client| drop(client.ask("RSET", 250)));
@@ -423,13 +424,13 @@ fn greeted(port: u16, from: &str) -> Option<Client> {
     (client.reply().code == 220).then_some(client)
 }
 
-/// A stranger of another network than the others' delivers a message.
+/// A stranger of a network that holds nothing delivers a message.
 fn stranger_sends(place: &Place) {
     let stranger = greeted(place.daemon.port, "127.0.0.9").expect("220 for a stranger");
     sends(place, stranger);
 }
 
-/// A client that has been greeted delivers a message.
+/// A client that was greeted delivers a message.
 fn sends(place: &Place, mut client: Client) {
     let user = token("r211");
     client.ask("EHLO stranger.test", 250);
@@ -440,11 +441,11 @@ fn sends(place: &Place, mut client: Client) {
     place.daemon.wait_in_mailbox(&user, &user);
 }
 
-/// A stranger with as many recipients as there is room for: two transactions, since DATA of each needs what its
-/// recipients take once more.
+/// A stranger names as many recipients as there is memory for. It needs two transactions, because DATA needs
+/// the memory of the recipients once more.
 fn with_recipients_until_refused(from: &str, port: u16) -> [Client; 2] {
     [(); 2].map(|()| {
-        // What others were cut off from is free a little later.
+        // The memory of the disconnected clients becomes available a little later.
         let mut client = until("room for a connection", || greeted(port, from));
         client.ask("EHLO stranger.test", 250);
         client.ask("MAIL FROM:<a@stranger.test>", 250);
@@ -453,7 +454,7 @@ fn with_recipients_until_refused(from: &str, port: u16) -> [Client; 2] {
     })
 }
 
-/// Opens connections until there is no room for one more.
+/// Opens connections until no more are accepted.
 fn connections_until_refused(port: u16, mut from: impl FnMut() -> String) -> Vec<Client> {
     let mut open = Vec::new();
     until("421 for a new connection", || {
@@ -469,7 +470,8 @@ fn connections_until_refused(port: u16, mut from: impl FnMut() -> String) -> Vec
     open
 }
 
-/// With the least memory that `check` lets through, what one client names and sends alone never fills it for good.
+/// With the least memory that `check` accepts, the commands and messages of one client never fill the memory
+/// permanently.
 #[test]
 fn r211_in_the_least_memory_for_each_process_any_message_of_one_client_gets_through() {
     let place = start(
@@ -534,7 +536,7 @@ fn r211_recipients_of_changing_sizes_that_are_given_up_leave_no_holes() {
                 break;
             }
         }
-        // The first client keeps recipients that were allocated between those of all others.
+        // The first client keeps recipients whose memory was allocated between that of the other clients.
         for client in &mut clients[1..] {
             client.ask("RSET", 250);
             client.ask("MAIL FROM:<a@client.test>", 250);
@@ -545,8 +547,8 @@ fn r211_recipients_of_changing_sizes_that_are_given_up_leave_no_holes() {
     place.daemon.works();
 }
 
-/// Names recipients of the longest kind until there is no room for more, at all or in one message; how many were
-/// accepted.
+/// Names recipients of the longest kind until no more are accepted, in the process or in one message. Returns
+/// the number of accepted ones.
 fn recipients_until_refused(client: &mut Client) -> u64 {
     let orcpt = "y".repeat(490);
     let mut accepted = 0;
@@ -617,8 +619,8 @@ fn n104_a_way_that_cuts_and_delays_both_directions_changes_nothing() {
     }
 }
 
-/// A port whose connections lead to another's, in pieces of any size and with pauses: what is
-/// lost on a network or comes in another order is to TCP's user no more than that.
+/// A port whose connections lead to another port, in pieces of any size and with pauses. A user of TCP notices
+/// lost and reordered packets in no other way.
 fn rough_way(to: u16) -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -665,12 +667,12 @@ fn n105_who_is_silent_after_354_hears_421_in_time() {
     place.daemon.works_and_has_nothing_for(&user);
 }
 
-/// Of all processes of a daemon: resident memory that is not shared files.
+/// Resident memory of all processes of a daemon, without shared files.
 fn memory_bytes(daemon: &Daemon) -> u64 {
     daemon.pids().into_iter().filter_map(rss_anon).sum()
 }
 
-/// The same of one process.
+/// The same for one process.
 fn rss_anon(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("RssAnon:"))?.to_string();
@@ -682,14 +684,14 @@ fn descriptors(daemon: &Daemon) -> usize {
     daemon.pids().into_iter().map(of).sum()
 }
 
-/// The count of descriptors once it has not changed for a while.
+/// The number of descriptors, once it has not changed for a while.
 fn quiet_descriptors(daemon: &Daemon) -> Option<usize> {
     let before = descriptors(daemon);
     std::thread::sleep(Duration::from_millis(300));
     (descriptors(daemon) == before).then_some(before)
 }
 
-/// As far as the hard limit allows; how many there are now.
+/// Raises the limit as far as the hard limit allows. Returns the new limit.
 fn raise_descriptor_limit(wanted: u64) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

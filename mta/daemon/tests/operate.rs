@@ -1,6 +1,6 @@
-//! What a postmaster does to a running mailer by the command line, and what comes of it.
+//! The effect of a postmaster's commands on a running mailer.
 //!
-//! Must never look into the daemon but by its command line, its sink and its mailboxes.
+//! Must never use the daemon except through its command line, its sink and its mailboxes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,14 +11,14 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, OnceLock};
 use support::{Client, Daemon, Script, Setup, Sink, token, until};
 
-/// Local parts that the sink takes mail for; all others hear 451.
+/// The local parts that the sink accepts. All others get 451.
 static TAKEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 fn take(user: &str) {
     TAKEN.lock().unwrap().insert(user.to_owned());
 }
 
-/// RCPT's argument as in `TO:<user@sink.test>`.
+/// The argument of RCPT: `TO:<user@sink.test>`.
 fn answer(argument: &str) -> String {
     let user = argument.split(['<', '@']).nth(1).unwrap_or("");
     match TAKEN.lock().unwrap().contains(user) {
@@ -32,13 +32,13 @@ fn start() -> (Daemon, Sink) {
     (Daemon::with_sink(&sink), sink)
 }
 
-/// One that the tests share which look only at their own messages.
+/// The daemon of the tests that look only at their own messages.
 fn place() -> &'static (Daemon, Sink) {
     static PLACE: OnceLock<(Daemon, Sink)> = OnceLock::new();
     PLACE.get_or_init(start)
 }
 
-/// Has a message accepted and refused once by the sink; gives its queue id.
+/// Sends a message that the sink refuses once. Returns its queue id.
 fn deferred(daemon: &Daemon, user: &str) -> String {
     let recipient = format!("{user}@sink.test");
     send(daemon, &recipient);
@@ -55,7 +55,7 @@ fn send(daemon: &Daemon, recipient: &str) {
     client.ask("QUIT", 221);
 }
 
-/// The JSON that a command prints; it must end well.
+/// The JSON that a command prints. The command must succeed.
 fn json(daemon: &Daemon, arguments: &[&str]) -> Value {
     let output = daemon.command(arguments);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -63,7 +63,7 @@ fn json(daemon: &Daemon, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What a command prints for people; it must end well.
+/// The text that a command prints for people. The command must succeed.
 fn text(daemon: &Daemon, arguments: &[&str]) -> String {
     let output = daemon.command(arguments);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -88,7 +88,7 @@ fn a_held_message_says_so_and_goes_when_it_is_released_not_when_it_is_flushed() 
     let words = text(daemon, &["queue", "explain", &id]);
     assert!(words.contains("held: held by an operator"), "{words}");
     assert_eq!(daemon.queue(&["--state", "held", &id]).len(), 1);
-    // Neither flush, retry nor a run releases it, though the sink would take it now.
+    // Neither flush, retry nor run releases the message, although the sink would accept it now.
     take(&user);
     let flushed = token("flush");
     let other = deferred(daemon, &flushed);
@@ -108,7 +108,7 @@ fn a_held_message_says_so_and_goes_when_it_is_released_not_when_it_is_flushed() 
 }
 
 #[test]
-fn a_message_that_is_to_be_retried_goes_and_the_others_wait_on() {
+fn a_retried_message_is_sent_and_the_others_still_wait() {
     let (daemon, sink) = place();
     let (chosen, other) = (token("retry"), token("waits"));
     let (first, second) = (deferred(daemon, &chosen), deferred(daemon, &other));
@@ -133,11 +133,11 @@ fn what_is_deleted_is_counted_first_and_stays_deleted_after_a_restart() {
     assert_eq!((&would["messages"], &would["dry_run"]), (&3.into(), &true.into()));
     assert_eq!(would["recipients"], 3);
     assert_eq!(daemon.queued(), 3);
-    // Nobody is there to agree.
+    // No user is there to confirm.
     let asked = daemon.command(&["queue", "delete", &ids[0]]);
     assert!(!asked.status.success());
     assert_eq!(daemon.queued(), 3);
-    // Nothing says which messages.
+    // No option says which messages.
     assert_eq!(daemon.command(&["queue", "delete", "--yes"]).status.code(), Some(2));
     let did = json(&daemon, &["queue", "delete", "--json", "--yes", &ids[0]]);
     assert_eq!((&did["messages"], &did["dry_run"]), (&1.into(), &false.into()));
@@ -151,7 +151,7 @@ fn what_is_deleted_is_counted_first_and_stays_deleted_after_a_restart() {
     assert_eq!(left(&daemon), before, "after a restart");
     text(&daemon, &["queue", "delete", "--yes", "--all"]);
     assert_eq!(daemon.queued(), 0);
-    // What an operator has been told is done survives a crash right after it.
+    // A confirmed command survives a crash directly after it.
     daemon.kill();
     daemon.start_again();
     assert_eq!(daemon.queued(), 0, "after a crash");
@@ -256,10 +256,10 @@ fn too_much_memory_for_sessions_puts_off_new_mail_and_ends_no_session() {
     let user = token("memory");
     let early = format!("{user}@local.test");
     let mut waiting = Client::ready(daemon.port);
-    // Each holds the first chunk of its message. The reply to BDAT says that the chunk is counted, so
-    // what the next client hears does not depend on how far receive has read the others.
+    // Each client holds the first chunk of its message. The reply to BDAT shows that the chunk is counted, so
+    // the reply to the next client does not depend on how far receive has read the others.
     let mut large: Vec<Client> = Vec::new();
-    // There is no room for another chunk, but still for connections.
+    // There is no room for another chunk, but for further connections.
     let mut idle: Vec<Client> = Vec::new();
     let body = "0123456789012345678901234567890123456789\r\n".repeat(1_000);
     let chunk = format!("Subject: large\r\n\r\n{body}");
@@ -288,14 +288,14 @@ fn too_much_memory_for_sessions_puts_off_new_mail_and_ends_no_session() {
         None
     });
     assert_eq!((refused.code, refused.enhanced()), (421, "4.3.2"), "{refused:?}");
-    // What is left may be enough for a sender and a recipient, but for no chunk of a body.
+    // The rest of the memory may suffice for a sender and a recipient, but not for a chunk of a body.
     let rcpt = format!("RCPT TO:<{early}>");
     let commands = ["MAIL FROM:<a@client.test>", &rcpt, "DATA"];
     let deferred = commands.iter().map(|line| waiting.command(line)).find(|r| r.code != 250);
     let deferred = deferred.expect("DATA never has 250");
     assert_eq!((deferred.code, deferred.enhanced()), (452, "4.3.1"), "{deferred:?}");
     waiting.ask("RSET", 250);
-    // Those that are open come to their end, and make room.
+    // The open transactions end and free their memory.
     let count = large.len();
     assert!((10..30).contains(&count), "{count} times 42 KB to 64 KiB in 1 MiB");
     for mut client in large {

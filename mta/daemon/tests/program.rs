@@ -1,6 +1,6 @@
-//! Delivery to a program by the whole mailer: the fault D181.
+//! Delivery to a program with the whole mailer: the fault D181.
 //!
-//! Must never let a program of a test outlive it.
+//! Must never let a program of a test survive the test.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ mod support;
 use std::path::Path;
 use support::{Client, Daemon, Setup, until};
 
-/// A program that ends as its recipient's name says, and what it is given in a file of that name.
+/// A program that writes its input to a file with its recipient's name and exits as that name says.
 const PROGRAM: &str = r#"#!/bin/sh
 name=$1; here=${0%/*}
 case $name in
@@ -27,7 +27,7 @@ fn start(program: &str) -> Daemon {
     Daemon::start(Setup { tables, deliver: format!("pipe:{program} {{user}}"), ..Setup::default() })
 }
 
-/// A directory for everybody with the program in it.
+/// A directory with the program in it that all users may read.
 fn program() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
@@ -47,7 +47,7 @@ fn send(daemon: &Daemon, user: &str) {
     client.expect(250);
 }
 
-/// The first attempt's status and reply.
+/// The status and the reply of the first attempt.
 fn first(daemon: &Daemon, user: &str) -> (String, String) {
     let line = daemon.wait_for_log(&["\"event\":\"attempt\"", &format!("<{user}@local.test>")]);
     let value: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -88,7 +88,7 @@ fn d181_a_program_s_end_decides_whether_mail_is_delivered_waits_or_bounces() {
         text.contains("Delivered-To: ok@local.test\n") && text.ends_with("\n.dot\nbody\n"),
         "{text}"
     );
-    // What was put off is tried again; in the end only the one that kills itself is left.
+    // Deferred messages are tried again. In the end only the program that kills itself still has a message.
     std::fs::write(directory.path().join("well"), "").unwrap();
     until("the others to be through", || (daemon.queued() == 1).then_some(()));
 }

@@ -29,7 +29,7 @@ impl Drop for Dnsmasq {
 }
 
 impl Dnsmasq {
-    /// Knows all of `test`, refuses the rest.
+    /// Answers for all of `test` and refuses the rest.
     fn start(records: &[String]) -> Option<Dnsmasq> {
         let tool = "/usr/sbin/dnsmasq";
         if !needs::met(&[needs::Need::Program(tool)]) {
@@ -109,7 +109,7 @@ async fn answers_of_a_name_server_become_facts() {
         (addresses("a.two.test"), "192.0.2.1 192.0.2.2"),
         (addresses("six.test"), "2001:db8::6"),
         (addresses("hosted.test"), "192.0.2.77"),
-        // D163: a name that leads to another.
+        // D163: an alias.
         (addresses("alias.test"), "192.0.2.1 192.0.2.2"),
         // D164, D166
         (mx("both.test"), "no record"),
@@ -117,7 +117,7 @@ async fn answers_of_a_name_server_become_facts() {
         (addresses("text.test"), "no record"),
         (mx("none.test"), "no name"),
         (addresses("none.test"), "no name"),
-        // The search list is not for mail: `two` is not `two.test`.
+        // The search list does not apply to mail: `two` is not `two.test`.
         (mx("two"), "unknown"),
         // D162
         (mx("null.test"), "0:"),
@@ -147,7 +147,7 @@ async fn d165_a_server_that_is_silent_or_gone_is_not_an_answer() {
     }
 }
 
-/// A server that answers each question with these bytes behind its id.
+/// A server that answers each question with these bytes after its id.
 fn crooked(reply: fn(&[u8]) -> Vec<u8>) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = socket.local_addr().unwrap();
@@ -195,7 +195,7 @@ async fn d168_crooked_answers_harm_nobody() {
     }
 }
 
-/// A server that gives each name this many addresses, and counts the questions for them.
+/// A server that returns this number of addresses for each name, and counts the questions.
 fn generous(addresses: u8) -> (SocketAddr, Arc<AtomicUsize>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (at, asked) = (socket.local_addr().unwrap(), Arc::<AtomicUsize>::default());

@@ -1,8 +1,7 @@
-//! The mailer told to stop, to read its settings again, or to start a second time: nothing that
-//! got 250 is lost, and what cannot be done is said (N106, N117, S140, X187, X188). What dies is in
-//! `kill.rs`.
+//! The mailer is told to stop, to read its settings again, or to start a second time. Mail that got 250 is not
+//! lost, and errors are reported (N106, N117, S140, X187, X188). Processes that die are tested in `kill.rs`.
 //!
-//! Must never call mail lost before the queue has had time to drain.
+//! Must never report mail as lost before the queue has had time to drain.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,21 +13,21 @@ use std::time::{Duration, Instant};
 use support::load::Load;
 use support::{Client, Daemon, PATIENCE, Script, Setup, Sink, free_port, token, until};
 
-/// A stop takes less.
+/// Upper bound on the duration of a stop.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
 fn start() -> (Daemon, Sink) {
     let sink = Sink::start(Script::default());
     let setup = Setup {
         sink_port: sink.port,
-        // What failed because a process died is tried again at once.
+        // Messages that failed because a process died are tried again at once.
         tables: "[retry]\nfirst = \"1s\"\nlongest = \"2s\"\n".into(),
         ..Setup::default()
     };
     (Daemon::start(setup), sink)
 }
 
-/// The tokens of the load that have come to the sink.
+/// The tokens of the load that have arrived at the sink.
 fn at_sink(sink: &Sink) -> BTreeSet<String> {
     sink.mails().iter().filter_map(|mail| subject(&mail.text())).collect()
 }
@@ -90,7 +89,8 @@ fn x187_a_stop_at_any_moment_of_a_recovery_is_short_and_loses_nothing() {
         load.wait_for_more(50);
         daemon.kill_and_start_again();
         std::thread::sleep(Duration::from_millis(moment));
-        // Before master listens to signals, one ends it as it ends any process; it has started nothing then.
+        // Before master handles signals, a signal ends it as it ends any process. It has started no process
+        // then.
         let has_begun = !daemon.pids_of("queue").is_empty();
         let (time, well) = daemon.stop();
         assert!((well || !has_begun) && time < STOP_MAX, "after {moment} ms: {time:?} {well}");
@@ -103,7 +103,7 @@ fn settings_of(daemon: &Daemon) -> PathBuf {
     daemon.directory.join("posthaste.toml")
 }
 
-/// Master and the roles that stay; config comes and goes with each reload.
+/// Master and the roles that stay. The process that reads the settings comes and goes with each reload.
 fn lasting(daemon: &Daemon) -> Vec<u32> {
     let roles = ["queue", "send", "local", "receive"];
     roles.iter().flat_map(|role| daemon.pids_of(role)).chain([daemon.pid()]).collect()
@@ -113,7 +113,7 @@ fn times_in_log(daemon: &Daemon, text: &str) -> usize {
     daemon.log().matches(text).count()
 }
 
-/// Writes the settings, has them read again and waits for what master says of it.
+/// Writes the settings, lets the daemon read them again, and waits for master's report.
 fn reload(daemon: &Daemon, settings: &[u8], said: &str) {
     std::fs::write(settings_of(daemon), settings).unwrap();
     let before = times_in_log(daemon, said);
@@ -205,7 +205,7 @@ fn x188_a_storm_of_reloads_drops_nothing_leaks_nothing_and_ends_with_the_last_se
     });
 }
 
-/// Connections of the load come and go.
+/// The connections of the load come and go.
 const OPEN_FILES_SLACK: usize = 20;
 
 fn open_files(pids: &[u32]) -> usize {
@@ -213,7 +213,7 @@ fn open_files(pids: &[u32]) -> usize {
     pids.iter().map(of).sum()
 }
 
-/// Starts another mailer with these settings and waits for it to end: what it said, and its code.
+/// Starts another mailer with these settings and waits for its end. Returns its messages and its exit code.
 fn another(daemon: &Daemon, settings: &str) -> (String, Option<i32>) {
     let file = daemon.directory.join("another.toml");
     std::fs::write(&file, settings).unwrap();
@@ -232,7 +232,7 @@ fn s140_a_second_mailer_on_the_same_spool_says_so_and_leaves_the_first_alone() {
         assert!(said.contains("is locked"), "{said}");
         assert!(code.is_some_and(|code| code != 0), "{code:?}");
         daemon.works();
-        // By the control socket, which is still the first one's.
+        // Through the control socket, which still belongs to the first mailer.
         until("an empty queue", || (daemon.queued() == 0).then_some(()));
     }
 }

@@ -1,6 +1,6 @@
-//! The send process between a queue end and real next hops.
+//! The send process with a test as its queue process and with real next hops.
 //!
-//! Must never need a queue process: the test holds `link`'s other end.
+//! Must never need a queue process: the test holds the other end of the link.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +30,7 @@ impl Journal for Silent {
     fn lost(&mut self, _: u64, _: link::streams::Loss) {}
 }
 
-/// A running send process, and queue's end of the conversation with it.
+/// A running send process, and queue's end of its link.
 struct Queue {
     orders: mpsc::Sender<Order>,
     process: Option<JoinHandle<()>>,
@@ -87,14 +87,14 @@ impl Queue {
         queue
     }
 
-    /// The queue process dies, another one comes.
+    /// The queue process dies and another one connects.
     fn restart(&mut self) -> usize {
         (self.stream, self.end) = connect(&self.orders);
         self.input.clear();
         self.greeted()
     }
 
-    /// Waits for the hello, which says how much is under way.
+    /// Waits for the hello, which contains the number of running attempts.
     fn greeted(&mut self) -> usize {
         let mut told = 0;
         loop {
@@ -134,7 +134,7 @@ impl Queue {
         }
     }
 
-    /// The next result; fetches are answered on the way.
+    /// Waits for the next result. Requests for bodies are answered meanwhile.
     fn result(&mut self) -> Result {
         loop {
             match self.event() {
@@ -242,7 +242,7 @@ fn connections_are_kept_up_to_the_messages_that_one_may_carry() {
 }
 
 #[test]
-fn at_most_so_many_connections_go_to_one_hop_and_over_all() {
+fn connections_are_bounded_for_each_hop_and_over_all() {
     let sinks = [(); 4].map(|()| Sink::start(Script::default()));
     let mut queue = Queue::start_with(3);
     for number in 1..=200u64 {
@@ -262,7 +262,7 @@ fn at_most_so_many_connections_go_to_one_hop_and_over_all() {
 fn the_longest_idle_connection_makes_room_for_another_next_hop() {
     let sinks: Vec<Sink> = (0..3).map(|_| Sink::start(Script::default())).collect();
     let mut queue = Queue::start_with(2);
-    // To each of these in turn; what is idle has its rest between them.
+    // The messages go to each of these in turn. Idle connections wait between them.
     for (number, sink) in (1u64..).zip([0, 1, 2, 1, 2, 0]) {
         queue.give(attempt(number, sinks[sink].port, &["a@sink.test"], 3), b"a\r\n");
         assert_eq!(summary(&queue.result()), "3 D End 250");
@@ -306,7 +306,7 @@ fn d158_a_unix_socket_that_is_missing_or_refuses_defers() {
         attempt.route.hop = NextHop::LmtpUnix(path.to_str().unwrap().into());
         queue.give(attempt, b"a\r\n");
         assert_eq!(summary(&queue.result()), "3 T Connect 451");
-        // The second time the socket is there, and nobody behind it.
+        // The second time the socket exists, but no process listens.
         drop(std::os::unix::net::UnixListener::bind(&path));
     }
     queue.stop();
@@ -317,7 +317,7 @@ fn d176_an_idle_connection_that_the_peer_closed_costs_no_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = std::thread::spawn(move || {
-        // Each connection takes one message, and is closed when the next one begins.
+        // Each connection takes one message and is closed when the next message begins.
         let mut kept = 0;
         for stream in listener.incoming().take(3) {
             let mut output = stream.unwrap();
@@ -409,7 +409,7 @@ fn d151_a_damaged_body_ends_the_attempt_before_the_final_dot() {
     queue.stop();
 }
 
-/// Against a sink that is not ours: every message arrives, and how fast.
+/// Sends to another project's sink. Every message arrives; the test prints the rate.
 #[test]
 fn ten_thousand_messages_reach_postfix_s_sink() {
     const COUNT: u64 = 10_000;
@@ -438,7 +438,7 @@ fn ten_thousand_messages_reach_postfix_s_sink() {
     queue.stop();
 }
 
-/// A child that ends with the test, however that ends.
+/// A child process that ends with the test, however the test ends.
 struct Killed(std::process::Child);
 
 impl Drop for Killed {

@@ -1,6 +1,6 @@
-//! The least that a mailer does: takes a message, and delivers it here and elsewhere.
+//! The minimum that a mailer does: accepts a message and delivers it here and elsewhere.
 //!
-//! Must never need more than the defaults.
+//! Must never need other settings than the defaults.
 
 #![allow(clippy::unwrap_used)]
 

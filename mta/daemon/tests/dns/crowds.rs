@@ -1,13 +1,15 @@
-//! Very much mail for one slow domain, and very many dead domains: the others go (D174, D175).
-//! The same with 100,000 messages, under virtual time, is among the scheduler's tests.
+//! A large crowd of mail for one slow domain, and many dead domains: other mail is still delivered (D174,
+//! D175).
 //!
-//! Must never measure time: the others are through while the crowd still waits.
+//! The scheduler's tests repeat this with 100,000 messages under virtual time.
+//!
+//! Must never measure time: the other mail arrives while the crowd still waits.
 
 use crate::World;
 use crate::hop::{Hop, PLAIN};
 use crate::support::{Client, until};
 
-/// Pipelined, one recipient each.
+/// Sends pipelined, one recipient per message.
 fn send_many(world: &World, count: usize, recipient: impl Fn(usize) -> String) {
     let mut client = Client::ready(world.daemon.port);
     for number in 0..count {
@@ -50,8 +52,8 @@ fn d175_mail_passes_by_ten_thousand_dead_domains_in_bounded_descriptors() {
     const DEAD: usize = 10_000;
     let mut zone = String::from("known.test A 198.51.100.1\n");
     for number in 0..DEAD {
-        // Half of them take no connection and refuse none; of the others, some refuse, and some
-        // have a name server that says nothing.
+        // Half of the domains neither accept nor refuse connections. Of the others, some refuse, and some have
+        // a name server that does not answer.
         let fact = match number % 4 {
             0 | 1 => "A 198.51.100.66",
             2 => "A 198.51.100.67",
@@ -83,7 +85,7 @@ fn d175_mail_passes_by_ten_thousand_dead_domains_in_bounded_descriptors() {
     assert!(in_flight() <= 1_000);
 }
 
-/// A place that answers no connection: as many wait there to be accepted as may.
+/// An address that accepts no connection, because its backlog is full.
 fn full(place: &str) -> Vec<std::os::fd::OwnedFd> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
     let place: std::net::SocketAddr = place.parse().unwrap();

@@ -1,5 +1,5 @@
-//! Where the DNS sends mail, and what becomes of it when the DNS lies, fails or is silent: the
-//! faults D161 to D168, D174, D175, R226, R237 and R238, by number, with the whole mailer.
+//! Where the DNS sends mail, and what happens to mail if the DNS lies, fails or is silent: the faults D161 to
+//! D168, D174, D175, R226, R237 and R238, by number, with the whole mailer.
 //!
 //! Must never ask a name server outside this machine.
 
@@ -22,10 +22,10 @@ use hop::{ALL, Hop};
 use server::Server;
 use support::{Client, Daemon, Setup, until};
 
-/// Tries again after a second, each time.
+/// Settings with which each attempt is repeated after a second.
 const HURRY: &str = "[retry]\nfirst = \"1s\"\nfactor = 1\nlongest = \"1s\"\njitter = 0\n";
 
-/// A daemon, its name server, and a next hop at port 25 of each of these addresses.
+/// A daemon, its name server, and a next hop at port 25 of each address.
 pub struct World {
     pub daemon: Daemon,
     pub dns: Server,
@@ -33,7 +33,7 @@ pub struct World {
 }
 
 impl World {
-    /// `None` where no network of one's own can be had.
+    /// Starts them, or returns `None` if the test cannot have a network of its own.
     pub fn start(zone: &str, hops: &[&str], tables: &str) -> Option<World> {
         if !network::own() {
             return None;
@@ -45,7 +45,7 @@ impl World {
         Some(World { daemon, dns, hops })
     }
 
-    /// One message from `sender@local.test` to each of these.
+    /// Sends one message from `sender@local.test` to each recipient.
     pub fn send(&self, sender: &str, recipients: &[&str]) {
         let mut client = Client::ready(self.daemon.port);
         client.ask(&format!("MAIL FROM:<{sender}@local.test>"), 250);
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// Sends to `b@` each domain and waits until it is at the hop with this number, and only there.
+    /// Sends to `b@` each domain and waits until the message is at the hop with this number and nowhere else.
     pub fn arrives(&self, table: &[(&str, usize)]) {
         for (domain, _) in table {
             self.send("sender", &[&format!("b@{domain}")]);
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// Sends to `b@` each domain and waits until each was put off once.
+    /// Sends to `b@` each domain and waits until each was deferred once.
     pub fn waits(&self, domains: &[&str]) {
         for domain in domains {
             self.send(&format!("s-{domain}"), &[&format!("b@{domain}")]);

@@ -1,6 +1,6 @@
-//! The rules of MX where the DNS says clearly what is so (D161 to D164, D166).
+//! The rules of MX records if the DNS answers clearly (D161 to D164, D166).
 //!
-//! Must never have a hop where no mail may go that would not count it.
+//! Must never leave a forbidden address without a hop that counts its mail.
 
 use crate::World;
 
@@ -40,7 +40,7 @@ fn d161_mail_that_leads_back_to_us_bounces_and_better_servers_than_us_get_it() {
         ("plain.test", "5.4.6"),
         ("public.test", "5.4.6"),
         ("public6.test", "5.4.6"),
-        // RFC 5321 5.1: nobody who is no better than us.
+        // RFC 5321 5.1: hosts with a preference that is not better than ours are not used.
         ("equal.test", "5.4.6"),
         ("last.test", "5.4.6"),
     ]);
@@ -78,7 +78,7 @@ fn d162_a_domain_that_takes_no_mail_bounces_at_once() {
     ";
     let Some(world) = World::start(zone, &["198.51.100.1"], "") else { return };
     world.bounces(&[("null.test", "5.1.10")]);
-    // Beside others it means nothing (RFC 7505 3).
+    // A null MX has no meaning beside other records (RFC 7505 3).
     world.arrives(&[("both.test", 0)]);
     assert_eq!(world.hops[0].seen(|seen| seen.connections.len()), 1);
 }
@@ -105,7 +105,7 @@ fn d163_odd_mail_servers_are_used_by_rule_and_many_are_not_all_asked() {
     let Some(world) = World::start(&zone, &["198.51.100.1"], tables) else { return };
     world.arrives(&[("alias.test", 0), ("some.test", 0)]);
     world.bounces(&[("gone.test", "5.4.4")]);
-    // None of them listens; how many are looked up and tried is bounded.
+    // None of the hosts listens. The number of hosts that are looked up and tried has a bound.
     let before = world.dns.questions();
     world.waits(&["many.test", "wide.test"]);
     let questions = world.dns.questions() - before;
@@ -161,7 +161,7 @@ fn d166_a_domain_that_does_not_exist_bounces_and_one_dead_name_of_two_does_not()
     world.arrives(&[("half.test", 0)]);
 }
 
-/// A server that denies a name when it is asked for its MX, although it has an address for it.
+/// A name server that denies a name when it is asked for MX records, although the name has an address.
 const BALANCER: &str = "
     balancer.test MX-CODE 3
     balancer.test A 198.51.100.1
@@ -196,7 +196,7 @@ fn r238_by_setting_they_do_not() {
     assert!(world.hops[0].seen(|seen| seen.connections.is_empty()));
 }
 
-/// At private addresses of this machine's network, which it does not know for its own.
+/// A hop at private addresses of this machine's network, which the mailer does not know to be its own.
 const PRIVATE: &str = "
     private.test MX 10 mx.private.test
     mx.private.test A 10.99.0.1

@@ -1,6 +1,6 @@
-//! A name server that answers as it is told, well or badly.
+//! A name server that gives the answers of a script, correct or broken.
 //!
-//! Must never cache: each question is counted.
+//! Must never cache, because each question is counted.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -12,25 +12,25 @@ pub const CNAME: u16 = 5;
 pub const MX: u16 = 15;
 pub const AAAA: u16 = 28;
 
-/// What a name has, or what becomes of a question about it.
+/// What the server answers about a name.
 #[derive(Clone, Debug)]
 pub enum Fact {
     Mx(u16, String),
     Address(IpAddr),
     Alias(String),
-    /// SERVFAIL, REFUSED and so on, to whatever is asked.
+    /// A code such as SERVFAIL or REFUSED, to any question.
     Code(u8),
-    /// The same, only to questions about its MX.
+    /// The same, only to questions about MX records.
     MxCode(u8),
-    /// No answer at all.
+    /// No answer.
     Silence,
-    /// Cut short, and nobody answers by TCP.
+    /// A truncated answer, and no server at TCP.
     Truncated,
-    /// A referral to somebody else, who is not named.
+    /// A referral to an unnamed server.
     Lame,
-    /// These bytes behind the question's id.
+    /// These bytes after the question's id.
     Raw(Vec<u8>),
-    /// This time to live for the records of the name.
+    /// The time to live of the records.
     Ttl(u32),
 }
 
@@ -45,9 +45,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves this zone, a line for each fact: `name MX 10 host`, `name A address`,
-    /// `name CNAME host`, `name CODE 2`, `name MX-CODE 3`, `name SILENCE`, `name TRUNCATED`, `name LAME`,
-    /// `name TTL 0`.
+    /// Serves this zone. Each line is a fact: `name MX 10 host`, `name A address`, `name CNAME host`, `name
+    /// CODE 2`, `name MX-CODE 3`, `name SILENCE`, `name TRUNCATED`, `name LAME`, `name TTL 0`.
     pub fn start(lines: &str) -> Server {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap();
@@ -83,7 +82,7 @@ impl Server {
         server
     }
 
-    /// Puts these facts in the place of all that the names in them had.
+    /// Replaces all facts about the names in these lines.
     pub fn set(&self, lines: &str) {
         let mut new = Zone::new();
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -111,12 +110,12 @@ impl Server {
         self.zone.lock().unwrap().insert(name.into(), vec![Fact::Raw(bytes)]);
     }
 
-    /// How often a name was asked for, whatever the type.
+    /// The number of questions about a name, of any type.
     pub fn asked(&self, name: &str) -> usize {
         self.asked.lock().unwrap().get(name).copied().unwrap_or(0)
     }
 
-    /// How many questions there were.
+    /// The number of all questions.
     pub fn questions(&self) -> usize {
         self.asked.lock().unwrap().values().sum()
     }
@@ -126,7 +125,7 @@ impl Server {
         *self.asked.lock().unwrap().entry(name.clone()).or_default() += 1;
         let zone = self.zone.lock().unwrap();
         let mut reply = question[..end].to_vec();
-        // An answer, recursion available; one question, nothing else yet.
+        // The header: an answer, recursion available, one question, no records yet.
         (reply[2], reply[3]) = (0x81, 0x80);
         reply[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
         let Some(facts) = zone.get(&name) else {
@@ -162,7 +161,7 @@ impl Server {
     }
 }
 
-/// The records of a name, those of what it is an alias for too.
+/// The records of a name, including those of the name that it is an alias for.
 fn answers(reply: &mut Vec<u8>, zone: &Zone, name: &str, kind: u16) -> u16 {
     let (mut count, mut name) = (0, name.to_string());
     for _ in 0..4 {
@@ -209,7 +208,7 @@ fn record(reply: &mut Vec<u8>, name: &str, kind: u16, ttl: u32, data: &[u8]) {
     reply.extend(data);
 }
 
-/// A name as DNS has it.
+/// A name in the format of DNS.
 fn encoded(name: &str) -> Vec<u8> {
     let mut out = Vec::new();
     for label in name.split('.').filter(|label| !label.is_empty()) {
@@ -220,7 +219,7 @@ fn encoded(name: &str) -> Vec<u8> {
     out
 }
 
-/// Name and type of the question, and where it ends.
+/// The name and the type of the question, and the position of its end.
 fn read(question: &[u8]) -> Option<(String, u16, usize)> {
     let (mut at, mut labels) = (12, Vec::new());
     loop {

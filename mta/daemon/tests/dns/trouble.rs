@@ -1,6 +1,7 @@
-//! The DNS fails, lies or is silent (D165, D167, D168): mail waits, and goes when it is well again.
+//! The DNS fails, lies or is silent (D165, D167, D168): mail waits and is delivered after the DNS has
+//! recovered.
 //!
-//! Must never take a bounce for an answer.
+//! Must never accept a bounce as a result.
 
 use crate::support::until;
 use crate::{HURRY, World};
@@ -47,7 +48,8 @@ fn d165_what_the_dns_cannot_say_now_waits_and_goes_when_it_can() {
 
 #[test]
 fn d167_what_a_validating_server_calls_bogus_waits_and_unsigned_mail_flows() {
-    // RFC 4035 5.5: bogus data is SERVFAIL to those who ask, also when only the host's is.
+    // RFC 4035 5.5: a validating server answers SERVFAIL for bogus data, even if only the host's records are
+    // bogus.
     let zone = "
         bogus.test CODE 2
         host-is-bogus.test MX 10 mx.bogus.test
@@ -74,7 +76,7 @@ fn d168_malformed_answers_and_absurd_times_crash_nobody() {
         longest.test TTL 4294967295
     ";
     let Some(world) = World::start(zone, &["198.51.100.1"], HURRY) else { return };
-    // Header: answer, one question, one record.
+    // The header: an answer, one question, one record.
     let header = |records: u8| vec![0x81, 0x80, 0, 1, 0, records, 0, 0, 0, 0];
     let question =
         |name: &str| [&[name.len() as u8][..], name.as_bytes(), b"\x04test\0\0\x0f\0\x01"].concat();
@@ -84,7 +86,7 @@ fn d168_malformed_answers_and_absurd_times_crash_nobody() {
     };
     let own_place = |name: &str| (12 + question(name).len() + 12 + 2) as u8;
     let raws = [
-        // A name that points at itself, at what comes after it, at the end, and past it.
+        // Names that point at themselves, at later bytes, at the end, and past the end.
         ("loop", mx("loop", &[0, 1, 0xc0, own_place("loop")])),
         (
             "forward",
@@ -93,7 +95,7 @@ fn d168_malformed_answers_and_absurd_times_crash_nobody() {
         ("beyond", mx("beyond", &[0, 1, 0xff, 0xff])),
         ("label", mx("label", &[0, 1, 63, b'a'])),
         ("short", mx("short", &[0])),
-        // More records than there are, another question, no question, nothing, 60 kB of it.
+        // More records announced than present, another question, no question, no bytes, 60 kB of bytes.
         ("lies", [&header(200)[..], &question("lies")].concat()),
         ("another", mx("someone", &[0, 1, 0])),
         ("none", vec![0x81, 0x80, 0, 0, 0, 0, 0, 0, 0, 0]),

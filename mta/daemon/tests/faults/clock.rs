@@ -1,5 +1,5 @@
-//! The wall clock of the daemon jumps, runs back, stands in 1970 or past 2038: N111 to N114. The
-//! clock is not namespaced: test builds add an offset to it.
+//! The wall clock of the daemon jumps, runs backwards, stands in 1970 or after 2038: N111 to N114. Clocks have
+//! no namespaces, so test builds add an offset to the clock.
 //!
 //! Must never run on a release build, which has no such offset.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 const HOUR: i64 = 3_600;
 const YEAR: i64 = 365 * 24 * HOUR;
-/// Messages that wait while the clock jumps.
+/// The number of messages that wait while the clock jumps.
 const WAITING: usize = 10;
 
 fn start(faults: &Faults, sink: &Sink) -> Daemon {
@@ -24,7 +24,7 @@ fn start(faults: &Faults, sink: &Sink) -> Daemon {
     })
 }
 
-/// Hands messages over; their tokens and queue ids.
+/// Sends messages. Returns their tokens and queue ids.
 fn hand_over(daemon: &Daemon, recipient: &str, count: usize) -> Vec<(String, String)> {
     let mut client = Client::ready(daemon.port);
     let mut hand = || {
@@ -44,7 +44,7 @@ fn counter(daemon: &Daemon, name: &str) -> u64 {
     status["processes"][0]["counters"][name].as_u64().unwrap()
 }
 
-/// Waits until each message that waits has been tried twice more.
+/// Waits until each waiting message was tried twice more.
 fn tried_again(daemon: &Daemon) {
     let wanted = counter(daemon, "deferred") + 2 * WAITING as u64;
     until("more attempts", || (counter(daemon, "deferred") >= wanted).then_some(()));
@@ -64,7 +64,7 @@ fn all_arrive_once(sink: &Sink, waiting: &[(String, String)]) {
     }
 }
 
-/// A sink that takes mail only once it may.
+/// A sink that refuses mail until it is told to accept it.
 macro_rules! sink_that_opens {
     ($open:ident) => {{
         Sink::start(Script {
@@ -129,14 +129,14 @@ fn n112_a_clock_that_jumps_back_leaves_nothing_stuck_and_makes_no_id_twice() {
     daemon.works();
 }
 
-/// What the clock says at the start of the daemon, and the date that mail of then must have.
+/// The time of the clock at the start of the daemon, and the date that mail of that time must have.
 const DATES: &[(i64, &str)] = &[
     (5, "Thu, 1 Jan 1970 00:00:"),
-    // Unix time has the leap second 2016-12-31 23:59:60 twice.
+    // Unix time counts the leap second 2016-12-31 23:59:60 twice.
     (1_483_228_799, "Jan 2017 00:00:0|Sat, 31 Dec 2016 23:59:59"),
     (2_147_483_645, "Tue, 19 Jan 2038 03:14:"),
     (4_294_967_290, "Sun, 7 Feb 2106 06:28:"),
-    // A night in which clocks go back one hour in TZ.
+    // A night in which clocks are set back by one hour in TZ.
     (1_793_511_900, "Sun, 1 Nov 2026 05:"),
 ];
 
@@ -161,7 +161,7 @@ fn n113_in_1970_at_leap_seconds_past_2038_and_at_a_change_of_the_hour_dates_are_
         let received = between(&text, "Received:", "\r\nSubject").unwrap();
         assert!(date.split('|').any(|date| received.contains(date)), "{date}: {received}");
         assert!(received.contains("+0000"), "{received}");
-        // A notice has a Date of its own.
+        // A notice has its own Date field.
         let bounced = hand_over(&daemon, "no@sink.test", 1);
         let notice = until("the notice", || {
             sink.mails().into_iter().find(|mail| {
@@ -197,7 +197,7 @@ fn n114_ids_are_unique_while_the_clock_steps_to_and_fro_and_after_a_crash() {
         stepping.store(false, SeqCst);
         sent
     });
-    // The last incarnation may have used ids of the future.
+    // The previous incarnation may have used ids of the future.
     faults.set_wall_ahead(-HOUR);
     daemon.kill_all();
     daemon.start_again();

@@ -1,24 +1,24 @@
-//! The daemon stopped at named places in its code: killed there as a whole (X184, X199, X200),
-//! broken there in one process (X185, X186, X193, X203).
+//! The daemon is stopped at named points in its code: all processes are killed there (X184, X199, X200), or one
+//! process is broken there (X185, X186, X193, X203).
 //!
-//! Must never run on a release build, which has no such places.
+//! Must never run on a release build, which has no such points.
 
 use crate::field::{Field, Promised, TAKEN};
 use crate::support::daemon::Setup;
 use crate::support::faults::{FORBIDDEN, FREEZE, Faults, PANIC, PANIC_ALWAYS, Point};
 use crate::support::{Client, token, until};
 
-/// Messages each way before the fault, so that it meets a daemon at work.
+/// The number of messages on each path before the fault, so that the daemon is at work.
 const BEFORE: usize = 3;
 
 fn field(faults: &Faults) -> Field {
     Field::start(Setup { environment: faults.environment(), ..Setup::default() })
 }
 
-/// A place, and the key of its last point; 0 is any.
+/// A point, and the key of its last occurrence. The key 0 matches any.
 type Place = (&'static str, &'static [(Point, u64)], u64);
 
-/// X184's list. The thread that gets there stops; then all processes are killed in one call.
+/// The points of X184. The thread that reaches the point stops, then all processes are killed in one call.
 const PLACES: &[Place] = &[
     ("after accept", &[(Point::Accepted, 3)], 0),
     ("after the final dot", &[(Point::EndOfData, 4)], 0),
@@ -35,7 +35,8 @@ const PLACES: &[Place] = &[
     ("after the delete record", &[(Point::Retired, 3), (Point::AfterSync, 3)], 0),
 ];
 
-/// What was on its way to its next hop, or had come there in the last 20 ms, may come twice.
+/// Messages that were on their way to their next hop, or arrived there in the last 20 ms, may be delivered
+/// twice.
 const TWICE_MAX: usize = 40;
 
 #[test]
@@ -77,7 +78,7 @@ const BREAKS: &[(&str, Point, u64)] = &[
     ("receive", Point::Accepted, 0),
 ];
 
-/// Breaks a thread or task of each role under load; the process ends, says so and comes back.
+/// Breaks a thread or task of each role under load. The process must exit, report it and be started again.
 fn break_each(action: u64, breaks: &[(&str, Point, u64)], said: &[&str]) {
     let faults = Faults::new();
     let field = field(&faults);
@@ -125,7 +126,7 @@ fn x186_a_panic_in_the_parser_ends_that_session_only_and_gives_back_what_it_had(
     let faults = Faults::new();
     let field = Field::start(Setup {
         environment: faults.environment(),
-        // What eight sessions have staged would be all the credit there is.
+        // The staged bytes of eight sessions use up all credit, so twelve need what each panic gives back.
         tables: "[limits]\nsession_memory_bytes_max = \"1MiB\"\nconnections = 80\n".into(),
         ..Setup::default()
     });
@@ -137,7 +138,7 @@ fn x186_a_panic_in_the_parser_ends_that_session_only_and_gives_back_what_it_had(
     for _ in 0..12 {
         let mut victim = Client::in_data(daemon.port, "a@client.test", "victim@sink.test");
         victim.send("a line of a body that is never finished\r\n".repeat(7_000));
-        // What was sent has been read before the fault is there.
+        // The bytes that were sent have been read before the fault.
         assert!(victim.is_silent(std::time::Duration::from_millis(50)));
         faults.arm(PANIC, &[(Point::Parse, 1)]);
         victim.send("the last straw\r\n");
@@ -162,7 +163,7 @@ fn x193_a_message_that_ends_its_sender_again_and_again_is_held_and_others_flow()
         ..Setup::default()
     });
     let daemon = &field.daemon;
-    // Held first, so that its name is known before it is tried.
+    // The first attempt is stopped until the queue id is known.
     let token = token("poison");
     let mut client = Client::in_data(daemon.port, "a@client.test", "b@sink.test");
     faults.arm(FREEZE, &[(Point::Attempt, 1)]);

@@ -1,32 +1,32 @@
-//! Mail in three ways at once, relayed, into a mailbox and bounced, and the comparison of what was
-//! promised with what has come.
+//! Mail on three paths at the same time, relayed, into a mailbox and bounced, and the comparison of the
+//! promised messages with the delivered ones.
 //!
-//! Must never call mail lost before the queue is empty.
+//! Must never report mail as lost before the queue is empty.
 
 use crate::support::load::Load;
 use crate::support::{Daemon, Script, Setup, Sink, until};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What failed because a process died is tried again at once.
+/// Settings with which messages that failed because a process died are tried again at once.
 pub const RETRY: &str = "[retry]\nfirst = \"1s\"\nlongest = \"2s\"\n";
-/// The mailbox's user.
+/// The user of the mailbox.
 pub const USER: &str = "box";
 
-/// A daemon and where its mail goes. Mail to `no@sink.test` is refused there; bounces to
-/// `load.test`, where the load's senders are, go there too.
+/// A daemon and the destinations of its mail. The sink refuses `no@sink.test`. It accepts the bounces to
+/// `load.test`, where the senders of the load are.
 pub struct Field {
     pub daemon: Daemon,
     pub sink: Sink,
 }
 
-/// Threads that send.
+/// Threads that send mail.
 pub struct Loads {
     relayed: Load,
     delivered: Load,
     bounced: Load,
 }
 
-/// What was promised.
+/// The promised messages.
 #[derive(Default)]
 pub struct Promised {
     relayed: BTreeSet<String>,
@@ -34,7 +34,7 @@ pub struct Promised {
     bounced: BTreeSet<String>,
 }
 
-/// What became of it.
+/// The comparison of the promised and the delivered messages.
 #[derive(Debug, Default)]
 pub struct Count {
     pub promised: usize,
@@ -43,7 +43,7 @@ pub struct Count {
 }
 
 impl Field {
-    /// Starts one with these settings beside the field's own.
+    /// Starts the daemon with these settings in addition to its own.
     pub fn start(mut setup: Setup) -> Field {
         let sink = Sink::start(script());
         setup.sink_port = sink.port;
@@ -55,7 +55,7 @@ impl Field {
         Field { daemon: Daemon::start(setup), sink }
     }
 
-    /// So many senders of relayed mail, one of mail to the mailbox, one of mail that bounces.
+    /// Starts `senders` senders of relayed mail, one of mail to the mailbox, and one of mail that bounces.
     pub fn load(&self, senders: usize) -> Loads {
         let port = self.daemon.port;
         Loads {
@@ -65,8 +65,8 @@ impl Field {
         }
     }
 
-    /// Waits for the queue to drain and compares. Between a failure and its notice, which are one
-    /// commit, the queue counts neither: what is missing then gets a little time.
+    /// Waits until the queue is empty and compares. Between a failure and its notice, which are one commit, the
+    /// queue counts neither. Missing messages therefore get some more time.
     pub fn judge(&self, promised: &Promised) -> Count {
         let mut tries = 0;
         loop {
@@ -97,7 +97,7 @@ impl Field {
 }
 
 impl Loads {
-    /// Waits until each way has had so many more promised.
+    /// Waits until `each` more messages were promised on each path.
     pub fn wait_for_more(&self, each: usize) {
         let loads = [&self.relayed, &self.delivered, &self.bounced];
         let before = loads.map(Load::promised);
@@ -106,7 +106,7 @@ impl Loads {
         });
     }
 
-    /// Ends the load; adds what it was promised.
+    /// Ends the load and adds its promised messages.
     pub fn stop(self, promised: &mut Promised) {
         promised.relayed.extend(tokens(self.relayed));
         promised.delivered.extend(tokens(self.delivered));
@@ -129,23 +129,23 @@ impl Count {
     }
 }
 
-/// Refuses `no@`, takes all else.
+/// Refuses `no@` and accepts all other recipients.
 pub fn script() -> Script {
     Script {
         rcpt: |argument| match argument.starts_with("TO:<no@") {
             true => "550 5.1.1 Nobody of this name".into(),
             false => "250 2.1.5 Ok".into(),
         },
-        // A code of its own, at which a test can stop the sending process.
+        // A separate function, at which a test can stop the sending process.
         end: |_| format!("{TAKEN} 2.0.0 Taken"),
         ..Script::default()
     }
 }
 
-/// The sink's code for a message that it took.
+/// The sink's code for an accepted message.
 pub const TAKEN: u64 = 259;
 
-/// The text between two texts.
+/// Returns the text between two texts.
 pub fn between(text: &str, before: &str, after: &str) -> Option<String> {
     let (_, rest) = text.split_once(before)?;
     rest.split_once(after).map(|(found, _)| found.to_string())

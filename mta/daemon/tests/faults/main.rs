@@ -1,5 +1,6 @@
 //! Faults of processes, resources and clocks on the real daemon: X184 to X204, N106 to N117.
-//! Storage has a program of its own. Stops, reloads and roles killed one by one are in
+//!
+//! Faults of storage have a program of their own. Stops, reloads and roles killed one by one are in
 //! `restart.rs` and `kill.rs`.
 
 #![allow(clippy::unwrap_used)]
@@ -17,8 +18,8 @@ mod process;
 mod resources;
 mod streams;
 
-/// The name of the file of faults is what a release build must not know (the compiler sees to it
-/// in `world/src/real/faults`, `cargo xtask tidy` to that).
+/// A release build must not contain the name of the file of faults. The compiler ensures this in
+/// `world/src/real/faults`, and `cargo xtask tidy` checks it.
 #[test]
 fn faults_on_demand_are_in_test_builds_alone() {
     let program = std::fs::read(env!("CARGO_BIN_EXE_posthaste")).unwrap();

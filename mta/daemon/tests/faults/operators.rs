@@ -1,6 +1,6 @@
-//! Operators beside deliveries, crashes and a disk that hangs: X194, X195, X197, X198, X201.
+//! Operators at work during deliveries, crashes and a disk that does not answer: X194, X195, X197, X198, X201.
 //!
-//! Must never count a command as confirmed that did not end well.
+//! Must never count a command as confirmed unless it succeeded.
 
 use crate::field::{Field, Promised, RETRY};
 use crate::support::{Client, Daemon, Script, Setup, Sink, until};
@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Hands `count` messages over on one connection; their queue ids.
+/// Sends `count` messages on one connection and returns their queue ids.
 fn hand_over(daemon: &Daemon, recipient: &str, count: usize) -> Vec<String> {
     let mut client = Client::ready(daemon.port);
     let mut hand = || {
@@ -65,7 +65,7 @@ fn x194_a_disk_that_does_not_answer_shows_in_status_and_clients_hear_451() {
         early.ask("RSET", 250);
         (reply.code == 451).then_some(())
     });
-    // Nobody knows what becomes of it (RFC 1047): the connection ends.
+    // The result is unknown (RFC 1047), so the connection ends.
     assert_eq!(whole.next_reply(), None);
     let refused = large.next_reply().map(|reply| reply.code);
     assert!(matches!(refused, None | Some(421 | 451 | 452)), "{refused:?}");
@@ -106,7 +106,7 @@ fn x194_a_queue_process_that_hangs_shows_in_status_and_clients_hear_451() {
     daemon.works();
 }
 
-/// Messages that wait at the start: `POSTHASTE_QUEUE_SIZES=1000,10000,100000` for the table.
+/// Numbers of messages at the start. `POSTHASTE_QUEUE_SIZES=1000,10000,100000` prints the table.
 fn sizes() -> Vec<usize> {
     let sizes = std::env::var("POSTHASTE_QUEUE_SIZES").unwrap_or("100,400".into());
     sizes.split(',').map(|size| size.parse().unwrap()).collect()
@@ -135,10 +135,10 @@ fn x195_a_start_after_a_kill_finds_the_whole_queue_however_long_it_is() {
     }
 }
 
-/// Messages of each kind.
+/// The number of messages of each kind.
 const EACH: usize = 8;
 
-/// Runs a command until it ends well, also while the daemon is started again.
+/// Runs a command until it succeeds, even while the daemon is restarted.
 fn insist(daemon: &Daemon, arguments: &[&str]) {
     until("a command to be confirmed", || daemon.command(arguments).status.success().then_some(()));
 }
@@ -217,7 +217,7 @@ fn x198_what_an_operator_saw_confirmed_as_deleted_stays_deleted_after_a_kill() {
     assert_eq!(daemon.queued(), EACH as u64, "what nobody deleted is there");
 }
 
-/// More than the queue process serves at once.
+/// More connections than the queue process serves at the same time.
 const SILENT: usize = 80;
 
 #[test]
@@ -230,7 +230,7 @@ fn x201_a_flood_of_questions_and_askers_that_never_read_change_nothing_for_mail(
     let stop = AtomicBool::new(false);
     let answers = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        // Some ask without an end and never read, some say nothing at all.
+        // Some clients send requests and never read, others send nothing.
         let mut deaf = Vec::new();
         for nth in 0..SILENT {
             let mut stream = UnixStream::connect(&socket).unwrap();
@@ -246,7 +246,7 @@ fn x201_a_flood_of_questions_and_askers_that_never_read_change_nothing_for_mail(
                     let asked = stream.write_all(&question);
                     match asked.and_then(|()| stream.read(&mut answer)) {
                         Ok(length) if length > 0 => drop(answers.fetch_add(1, SeqCst)),
-                        // Let go among the silent: comes again.
+                        // This client was disconnected among the silent ones and connects again.
                         _ => stream = UnixStream::connect(&socket).unwrap(),
                     }
                 }

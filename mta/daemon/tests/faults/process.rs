@@ -1,7 +1,7 @@
-//! Processes stopped, signalled, killed and started anew under load: X187, X189 to X192, X196,
-//! X202, X204.
+//! Processes that are stopped, signalled, killed and restarted under load: X187, X189 to X192, X196, X202,
+//! X204.
 //!
-//! Must never call a connection refused that was accepted and then ended with a word.
+//! Must never count a connection as refused that was accepted and then closed with a reply.
 
 use crate::field::{Field, Promised, RETRY};
 use crate::support::daemon::{lives, signal_to};
@@ -17,7 +17,7 @@ fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Stops the load; nothing may be lost. How many came twice.
+/// Stops the load and asserts that nothing is lost. Returns the number of duplicates.
 fn settle(field: &Field, load: crate::field::Loads) -> usize {
     let mut promised = Promised::default();
     load.stop(&mut promised);
@@ -50,8 +50,7 @@ fn x187_who_is_idle_hears_421_at_a_stop_and_who_is_in_a_message_may_end_it() {
     field.sink.wait(&token);
 }
 
-/// Ten minutes in FAULTS' words: longer than every wait of the clients' side that these settings
-/// have.
+/// The fault says ten minutes. This is longer than every timeout of clients with these settings.
 const STOPPED: Duration = Duration::from_secs(3);
 
 #[test]
@@ -99,7 +98,7 @@ fn x190_signals_that_mean_nothing_end_no_process() {
     assert_eq!(daemon.pids(), pids, "{}", daemon.log());
 }
 
-/// Sessions that are open when the kernel kills.
+/// The number of open sessions when the kernel kills.
 const SESSIONS: usize = 1_000;
 
 #[test]
@@ -118,7 +117,7 @@ fn x191_killed_as_by_the_kernel_during_a_thousand_sessions_loses_nothing() {
         .collect();
     let load = field.load(2);
     load.wait_for_more(5);
-    // The kernel kills one process, the largest first; then all of them.
+    // The kernel first kills one process, the largest, and then all of them.
     for role in ["receive", "queue"] {
         daemon.pids_of(role).iter().for_each(|pid| signal_to(*pid, libc::SIGKILL));
         load.wait_for_more(2);
@@ -132,7 +131,7 @@ fn x191_killed_as_by_the_kernel_during_a_thousand_sessions_loses_nothing() {
     assert!(field.sink.with("half@sink.test").is_empty(), "half a message was delivered");
 }
 
-/// Connects again and again until told to stop: how often, and how often it was refused.
+/// Connects repeatedly until stopped. Returns the number of connections and of refused ones.
 fn knock(port: u16, stop: &AtomicBool, knocks: &AtomicU64, refused: &AtomicU64) {
     while !stop.load(SeqCst) {
         match TcpStream::connect(("127.0.0.1", port)) {
@@ -144,7 +143,7 @@ fn knock(port: u16, stop: &AtomicBool, knocks: &AtomicU64, refused: &AtomicU64) 
     }
 }
 
-/// Three restarts under load; knocks, and those refused.
+/// Restarts three times under load. Returns the number of connections and of refused ones.
 fn upgrade(setup: Setup) -> (u64, u64) {
     let field = Field::start(setup);
     let daemon = &field.daemon;
@@ -160,7 +159,8 @@ fn upgrade(setup: Setup) -> (u64, u64) {
         }
         load.wait_for_more(3);
         stop.store(true, SeqCst);
-        // What has no answer when a stop's patience ends comes again: on a busy machine one a stop.
+        // Mail without a result when the timeout of a stop ends is delivered again: on a busy machine one
+        // message per stop.
         let doubled = settle(&field, load);
         assert!(doubled <= 3, "{doubled} came twice over three stops in good order");
     });
@@ -210,7 +210,7 @@ fn x196_killed_at_random_moments_under_load_again_and_again_keeps_all_promises()
     assert!(twice <= 100 * rounds as usize, "{twice} came twice");
 }
 
-/// Up to 300 ms, another each time and in each run.
+/// Up to 300 ms, different each time and in each run.
 fn rand_micros(round: u64) -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(round) % 300_000
@@ -243,7 +243,7 @@ fn x202_root_that_cannot_become_another_user_is_refused_at_the_start() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code().is_some_and(|code| code != 0), "{capability}: {said}");
         assert!(said.contains("cannot"), "{capability}: {said}");
-        assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "it takes mail all the same");
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "it accepts mail nevertheless");
     }
 }
 
@@ -267,7 +267,7 @@ fn x204_a_spool_that_another_host_or_another_path_has_locked_is_refused() {
     let (said, code) = run(&elsewhere.replace("/state\"", "/alias/../state/.\""));
     assert!(said.contains("is locked") && code.is_some_and(|code| code != 0), "{said} {code:?}");
     daemon.works();
-    // The lock of the spool alone, as a host has it that shares no more than that directory.
+    // Only the lock of the spool, as on a host that shares only that directory.
     let (_, well) = daemon.stop();
     assert!(well);
     let lock = std::fs::File::open(daemon.directory.join("state/spool/lock")).unwrap();

@@ -1,8 +1,8 @@
-//! Descriptors, memory, processes, the log and the network taken away from a daemon at work, and
-//! given back: N106 to N110, N115, N116.
+//! Descriptors, memory, processes, the log and the network are taken from a working daemon and given back: N106
+//! to N110, N115, N116.
 //!
-//! Must never take anything from another process than those of its own daemon, nor from this
-//! machine's network: what needs that has a namespace of its own.
+//! Must never take resources from other processes than those of its own daemon, or from the network of the
+//! machine. Tests that change the network have a namespace of their own.
 
 use crate::field::{Field, Promised, RETRY};
 use crate::support::daemon::signal_to;
@@ -18,11 +18,11 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The user as whom root runs a daemon whose limits it changes: it may do so only as that user
-/// where it lacks CAP_SYS_RESOURCE, and some limits do not hold for root.
+/// The user for daemons whose limits root changes. Without CAP_SYS_RESOURCE root may change limits only of its
+/// own processes' user, and some limits have no effect on root.
 const NOBODY: u32 = 61_200;
 
-/// A field whose daemon belongs to an ordinary user, and the place that it lives in.
+/// A field whose daemon belongs to an ordinary user, and its directory.
 fn start_as_ordinary_user() -> (Field, tempfile::TempDir) {
     let place = tempfile::tempdir_in("/tmp").unwrap();
     let mut setup = Setup::default();
@@ -31,8 +31,8 @@ fn start_as_ordinary_user() -> (Field, tempfile::TempDir) {
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(place.path(), mode).unwrap();
         let copy = place.path().join("posthaste");
-        // By another process: a test beside this one that starts a program would hand on the file that is open for
-        // writing, and such a program cannot be started.
+        // Copied by another process. If this process had the file open for writing, a parallel test that starts
+        // a program would inherit the descriptor, and the copy could not be executed.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_posthaste")).arg(&copy).status();
         assert!(copied.unwrap().success());
         let script = format!("program=$1; shift 2; exec {AS_NOBODY} $program \"$@\"");
@@ -45,24 +45,24 @@ fn start_as_ordinary_user() -> (Field, tempfile::TempDir) {
 
 const AS_NOBODY: &str = "setpriv --reuid 61200 --regid 61200 --clear-groups";
 
-/// Sets a limit of a process that runs, by the words of prlimit(1): `nofile=3:`.
+/// Sets a limit of a running process, in the syntax of prlimit(1): `nofile=3:`.
 fn limit(pid: u32, limit: &str) {
     assert!(is_limited(pid, limit), "{pid}: {limit}");
 }
 
-/// The same, for a process that may be gone.
+/// The same for a process that may have ended.
 fn is_limited(pid: u32, limit: &str) -> bool {
     let before = if is_root() { AS_NOBODY } else { "" };
     let script = format!("{before} prlimit --pid {pid} --{limit}");
     Command::new("sh").args(["-c", &script]).status().unwrap().success()
 }
 
-/// Descriptors that a process has open.
+/// The number of open descriptors of a process.
 fn open_files(pid: u32) -> u64 {
     std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() as u64
 }
 
-/// Processor time that a process has used, in ticks of 10 ms.
+/// CPU time of a process in ticks of 10 ms.
 fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, rest) = stat.rsplit_once(") ").unwrap();
@@ -80,7 +80,7 @@ fn settle(field: &Field, load: crate::field::Loads) {
 
 #[test]
 fn n107_without_descriptors_accept_waits_without_spinning_and_goes_on_when_there_are_some() {
-    // The kernel lists those of a process that must not be traced to root alone.
+    // The kernel lists the descriptors of an untraceable process only to root.
     if !needs::met(&[Need::Root("a list of another process's descriptors")]) {
         return;
     }
@@ -96,7 +96,7 @@ fn n107_without_descriptors_accept_waits_without_spinning_and_goes_on_when_there
     std::thread::sleep(Duration::from_secs(1));
     let used = ticks(receive) - ticks_before;
     assert!(used < 30, "{used} of 100 ticks: it spins");
-    // Who is in is served.
+    // Connected clients are served.
     early.envelope("a@client.test", "b@sink.test");
     early.ask("DATA", 354);
     let token = token("early");
@@ -181,13 +181,13 @@ fn n108_a_process_that_gets_no_more_memory_dies_and_is_started_again_and_nothing
                             return;
                         }
                     }
-                    // It may be taken, refused, or broken off.
+                    // The message may be accepted or refused, or the connection may break.
                     let _ = client.try_send(&body) && client.try_send(".\r\n");
                     let _ = client.next_reply();
                 });
             }
         });
-        // Whoever lives through this has room again.
+        // The processes that survive have room again.
         if daemon.pids_of(role) == [pid] && !is_limited(pid, "as=unlimited:") {
             assert!(daemon.pids_of(role) != [pid], "{role} lives and keeps its limit");
         }
@@ -210,10 +210,10 @@ fn n109_without_a_process_to_spare_what_runs_goes_on_and_what_died_comes_back_la
     let mut early = Client::ready(daemon.port);
     daemon.pids_of("send").iter().for_each(|pid| signal_to(*pid, libc::SIGKILL));
     daemon.wait_for_log(&["cannot start send"]);
-    // Settings are read by a process of their own: the old ones stay.
+    // A separate process reads the settings, so the old settings stay.
     daemon.signal(libc::SIGHUP);
     daemon.wait_for_log(&["settings not reloaded"]);
-    // Mail is taken and waits.
+    // Mail is accepted and waits.
     early.envelope("a@client.test", "b@sink.test");
     early.ask("DATA", 354);
     early.send("Subject: x\r\n\r\nx\r\n.\r\n");
@@ -222,13 +222,13 @@ fn n109_without_a_process_to_spare_what_runs_goes_on_and_what_died_comes_back_la
     daemon.wait_for_log(&["cannot start receive"]);
     let waits = TcpStream::connect(daemon.address()).unwrap();
     limit(master, "nproc=4096:");
-    // The port was never closed: who came meanwhile is greeted.
+    // The port was never closed: clients that connected meanwhile get a greeting.
     Client::over(waits).expect(220);
     load.wait_for_more(3);
     settle(&field, load);
 }
 
-/// Runs the test in a network of its own, with nothing but loopback in it.
+/// Runs the test in a network namespace of its own with only loopback.
 fn in_own_network(test: impl FnOnce() + Send + 'static) {
     if !needs::met(&[Need::Root("a network"), Need::Network]) {
         return;
@@ -249,7 +249,7 @@ fn ip(arguments: &[&str]) {
     assert!(Command::new("ip").args(arguments).status().unwrap().success(), "ip {arguments:?}");
 }
 
-/// One message through a daemon that listens here, to a sink that does, too.
+/// Sends one message through a daemon that listens at this address to a sink that listens there too.
 fn passes(listen: SocketAddr, client: SocketAddr, trusted: &str) {
     let sink = Sink::over(TcpListener::bind((client.ip(), 0)).unwrap(), Script::default());
     let next_hop = SocketAddr::new(client.ip().to_canonical(), sink.port);
@@ -293,7 +293,7 @@ fn n110_a_host_with_loopback_alone_works_also_for_mapped_addresses() {
         let plain: SocketAddr = "127.0.0.1:2525".parse().unwrap();
         let mapped: SocketAddr = "[::ffff:127.0.0.1]:2525".parse().unwrap();
         passes(plain, plain, "127.0.0.0/8");
-        // A client that has but IPv6 sockets, and a listener written so.
+        // A client that has only IPv6 sockets, and a listener with such an address.
         passes(plain, mapped, "127.0.0.0/8");
         passes(mapped, mapped, "127.0.0.0/8");
     });
@@ -320,7 +320,7 @@ fn n106_a_full_backlog_keeps_clients_waiting_and_harms_nobody() {
     });
 }
 
-/// Mail flows while the log goes there, and a stop is a stop.
+/// Mail is delivered while the log is written to this file, and a stop succeeds.
 fn flows_with_log_at(stderr: File) {
     let field = Field::start(Setup {
         stderr: Some(Arc::new(stderr)),
@@ -366,7 +366,7 @@ fn n116_without_resolv_conf_hosts_or_with_broken_ones_mail_waits_and_the_rest_fl
     if !needs::met(&[Need::Root("another /etc"), Need::Mounts]) {
         return;
     }
-    // A small system has no /etc/hosts of its own to mount another file on.
+    // A small system has no /etc/hosts on which another file could be mounted.
     let broken = "mount -t tmpfs none /mnt && cp -a /etc/. /mnt && mount --move /mnt /etc && \
                   rm -f /etc/resolv.conf && cat /proc/self/exe >/etc/resolv.conf && : >/etc/hosts";
     for change in ["mount -t tmpfs none /etc", broken] {

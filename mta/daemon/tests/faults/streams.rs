@@ -1,10 +1,10 @@
-//! Streams between living processes that are poisoned or lost, processes that say what is not
-//! theirs, envelopes at their bound: R205, R206, R220, R241.
+//! Streams between running processes that are poisoned or lost, processes that send what they must not send,
+//! and envelopes at their bound: R205, R206, R220, R241.
 //!
-//! A process that was taken over is played by the test: it takes a copy of a descriptor of a
-//! running process (pidfd_getfd(2)) and speaks in its place.
+//! The test plays a process that was taken over: it copies a descriptor of a running process (pidfd_getfd(2))
+//! and speaks in its place.
 //!
-//! Must never stop the daemon, which is what is tested.
+//! Must never stop the daemon.
 
 use crate::field::{Field, Promised, RETRY};
 use crate::support::daemon::{lives, signal_to};
@@ -19,10 +19,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The descriptor at which each child has its control socket.
+/// The number of the control socket in each child.
 const CONTROL_FD: i32 = 3;
 
-/// A copy of a descriptor of another process.
+/// Copies a descriptor of another process.
 fn seize(pid: u32, fd: i32) -> Option<OwnedFd> {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
     let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()?;
@@ -30,7 +30,8 @@ fn seize(pid: u32, fd: i32) -> Option<OwnedFd> {
     rustix::process::pidfd_getfd(process, fd, flags).ok()
 }
 
-/// Its streams to other processes of ours: Unix sockets with the large buffer that these have.
+/// The descriptors of streams to other processes of the daemon: Unix sockets with the large buffer that only
+/// these have.
 fn streams_of(pid: u32) -> Vec<UnixStream> {
     use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_send_buffer_size};
     let Ok(names) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
@@ -50,7 +51,7 @@ fn usual_buffer() -> usize {
     rustix::net::sockopt::socket_send_buffer_size(one.as_fd()).unwrap()
 }
 
-/// Whether descriptors of other processes may be taken here; says so past the harness if not.
+/// True if descriptors of other processes may be copied here. Otherwise prints that the test is skipped.
 fn may_seize(daemon: &Daemon) -> bool {
     let may = seize(daemon.pids_of("send")[0], CONTROL_FD).is_some();
     if !may {
@@ -66,7 +67,7 @@ fn status(daemon: &Daemon) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
-/// How often the stream of this role was begun again, and whether it is up.
+/// The number of times that the stream of this role was reconnected, and whether it is connected.
 fn renewals(daemon: &Daemon, role: &str) -> (u64, bool, String) {
     let status = status(daemon);
     let streams = status["streams"].as_array().cloned().unwrap_or_default();
@@ -75,7 +76,7 @@ fn renewals(daemon: &Daemon, role: &str) -> (u64, bool, String) {
     (one["renewals"].as_u64().unwrap_or(0), one["up"] == true, loss)
 }
 
-/// What no end takes: a frame that claims to be longer than any.
+/// A frame whose length exceeds the bound of every end.
 const POISON: [u8; 16] = [0xff; 16];
 
 #[test]
@@ -94,7 +95,7 @@ fn r206_a_poisoned_stream_of_each_process_is_begun_again_and_nothing_is_lost_or_
             let holder = if from_queue { "queue" } else { role };
             let ours = streams_of(daemon.pids_of(holder)[0]);
             assert!(!ours.is_empty(), "{holder} has streams");
-            // From queue's side each of its streams is poisoned.
+            // Each stream is poisoned from queue's side.
             ours.iter().for_each(|mut stream| drop(stream.write_all(&POISON)));
             let now = until("the stream to be begun again", || {
                 let now = renewals(daemon, role);
@@ -137,7 +138,7 @@ fn r206_a_client_that_waits_for_its_promise_has_it_over_the_next_stream() {
     assert_eq!(field.sink.with(&token).len(), 1);
 }
 
-/// What a sink waits at before it answers a message.
+/// The lock that a sink waits for before it answers a message.
 struct Gate {
     is_reached: AtomicBool,
     is_open: AtomicBool,
@@ -157,7 +158,7 @@ impl Gate {
         self.is_open.store(true, Relaxed);
     }
 
-    /// A sink that answers so, and a daemon with one process that sends to it.
+    /// Starts such a sink, and a daemon with one process that sends to it.
     fn before_a_sink(&self, end: fn(&Mail) -> String) -> (Sink, Daemon) {
         let sink = Sink::start(Script { end, ..Script::default() });
         let tables = format!("[processes]\nsend = 1\n{RETRY}");
@@ -165,7 +166,7 @@ impl Gate {
         (sink, daemon)
     }
 
-    /// Has the daemon try a message, which waits here; returns what it is known by.
+    /// Lets the daemon try a message, which waits at the sink. Returns its queue id.
     fn bring_a_message(&self, daemon: &Daemon) -> String {
         let token = token("outlives");
         let mut client = Client::in_data(daemon.port, "a@client.test", "b@sink.test");
@@ -208,7 +209,7 @@ fn r206_what_a_process_finds_while_it_drains_is_told_over_the_next_stream() {
     });
     until("an empty queue", || (daemon.queued() == 0).then_some(()));
     assert_eq!(sink.with(&token).len(), 1, "{}", daemon.log());
-    // Of what it was given while it drained it has begun nothing.
+    // The process has begun nothing that it got while it was draining.
     let late = daemon.wait_for_log(&["late@sink.test", "delivered"]);
     assert!(!late.contains(&format!("send[{}]", before[0])), "{late}");
     daemon.works();
@@ -229,7 +230,7 @@ fn an_attempt_that_a_drain_cuts_short_is_made_again_and_its_message_is_not_held_
     let settings = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, settings.replace("mx.local.test", "other.local.test")).unwrap();
     daemon.signal(libc::SIGHUP);
-    // The next hop answers later than a drain lasts.
+    // The next hop answers after the end of the drain.
     until("the next process", || {
         let now = daemon.pids_of("send");
         (!lives(&before[0]) && !now.is_empty() && now != before).then_some(())
@@ -239,8 +240,8 @@ fn an_attempt_that_a_drain_cuts_short_is_made_again_and_its_message_is_not_held_
     daemon.works();
 }
 
-/// As many processes as the settings allow, each with a stream that was lost once: queue has to hear
-/// of them all when it starts.
+/// The largest number of processes that the settings allow, each with a stream that was lost once. Queue must
+/// hear from all of them when it starts.
 #[test]
 fn r206_a_queue_process_is_started_again_beside_as_many_others_as_there_may_be() {
     let tables = format!("[processes]\nreceive = 64\nsend = 64\n{RETRY}");
@@ -267,7 +268,7 @@ fn r206_a_queue_process_is_started_again_beside_as_many_others_as_there_may_be()
     daemon.works();
 }
 
-/// Leaves a process no descriptor for anything new; says which limit it had.
+/// Leaves a process no descriptor for new files. Returns its previous limit.
 fn leave_no_descriptor(pid: u32) -> Rlimit {
     let taken = |fd: &u64| Path::new(&format!("/proc/{pid}/fd/{fd}")).exists();
     let free = (0..).find(|fd| !taken(fd));
@@ -295,7 +296,7 @@ fn r206_a_stream_that_could_not_be_made_is_begun_again_and_what_was_tried_meanwh
     for mut stream in streams_of(daemon.pids_of("send")[0]) {
         stream.write_all(&POISON).unwrap();
     }
-    // Longer than queue waits for the process to come back.
+    // Longer than queue waits for the process to reconnect.
     let failed = || daemon.log().matches("no stream between queue and send 0: ").count();
     until("four failures to make a stream", || (failed() >= 4).then_some(()));
     GATE.open();
@@ -341,7 +342,7 @@ fn r220_a_process_that_says_that_all_must_end_is_started_again_and_mail_flows() 
 
 #[test]
 fn r205_an_envelope_above_the_bound_is_cut_by_452_and_other_clients_are_not_affected() {
-    // A frame, then a segment is what an envelope has to fit into.
+    // An envelope must fit into a frame and into a segment.
     for (segment, fits) in [("64MiB", 29_000..32_000), ("1MiB", 400..500)] {
         let spool = format!("segment_bytes = \"{segment}\"\nbatch_bytes_max = \"256KiB\"\n");
         let taken = long_envelope(Setup { spool, ..Setup::default() });
@@ -349,7 +350,7 @@ fn r205_an_envelope_above_the_bound_is_cut_by_452_and_other_clients_are_not_affe
     }
 }
 
-/// How many recipients of the longest kind are taken in one message.
+/// The number of recipients of the longest kind that are accepted in one message.
 fn long_envelope(setup: Setup) -> usize {
     let field = Field::start(setup);
     let daemon = &field.daemon;
@@ -388,7 +389,7 @@ fn long_envelope(setup: Setup) -> usize {
     taken
 }
 
-/// Kills each process of this role that comes up, until `done` says so.
+/// Kills each new process of this role until `done` returns true.
 fn keep_down(daemon: &Daemon, role: &str, done: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !done() {

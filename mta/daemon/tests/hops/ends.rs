@@ -1,7 +1,7 @@
-//! Connections that end too early, hops that hold them too long, extensions that are missing
-//! (D150, D151, D159, D160, D172, D173, D176).
+//! Connections that end too early, hops that keep them open too long, and missing extensions (D150, D151, D159,
+//! D160, D172, D173, D176).
 //!
-//! Must never call a message lost before its queue is empty.
+//! Must never report a message as lost before the queue is empty.
 
 use crate::hop::{ALL, Hop, PIPELINING, PLAIN};
 use crate::support::{Client, Daemon, Setup, token, until};
@@ -16,7 +16,7 @@ fn d150_a_connection_lost_after_the_dot_doubles_at_most_and_never_loses() {
     for hello in [ALL, PIPELINING, PLAIN] {
         for rules in rules {
             let story = if rules.len() == 3 { "T451 T451 T451 D250" } else { "T451 D250" };
-            // `250` without its line end is no answer: the hop may have kept the message.
+            // `250` without its line end is not an answer: the hop may have kept the message.
             let hop = Hop::start(hello, rules);
             cases.push((hop, story));
         }
@@ -49,7 +49,7 @@ fn d151_a_connection_lost_within_the_body_is_tried_again_and_arrives_whole() {
 
 #[test]
 fn d159_a_tarpit_and_a_hop_that_does_not_read_hold_their_own_slots_only() {
-    // One says a byte now and then, one says nothing, one takes 354 and reads no more.
+    // One hop sends single bytes, one sends nothing, and one answers 354 and stops reading.
     let tarpit = Hop::start(PLAIN, &[("", "~220 hop that takes its time"); 50]);
     let silent = Hop::start(PLAIN, &[("", "zzz"); 50]);
     let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -117,7 +117,7 @@ fn d160_a_destination_that_stays_down_is_told_of_twice_and_double_bounces_end() 
     let daemon = Daemon::start(setup);
     let user = token("d160");
     let mut client = Client::ready(daemon.port);
-    // From somebody here, from nobody, and from somebody whose own server is as dead.
+    // A local sender, the null sender, and a sender whose own server is dead too.
     let senders = [format!("{user}@local.test"), String::new(), "lost@elsewhere.test".into()];
     for sender in &senders {
         client.envelope(sender, "b@down.test");
@@ -127,7 +127,7 @@ fn d160_a_destination_that_stays_down_is_told_of_twice_and_double_bounces_end() 
     }
     daemon.wait_in_mailbox(&user, "Action: delayed");
     daemon.wait_in_mailbox(&user, "Action: failed");
-    // The third one's notice cannot be delivered, and is not answered with another.
+    // The notice to the third sender cannot be delivered, and no further notice is sent.
     until("an empty queue", || (daemon.queued() == 0).then_some(()));
     let notices = daemon.mailbox(&user);
     let of = |action: &str| notices.iter().filter(|text| text.contains(action)).count();
@@ -171,7 +171,7 @@ fn d173_a_message_larger_than_the_hop_takes_is_bounced_and_not_sent() {
 
 #[test]
 fn d176_an_idle_connection_that_the_hop_closed_is_replaced_at_once() {
-    // After each message the hop hangs up, with or without a word.
+    // After each message the hop closes the connection, with or without a reply.
     let rules: Vec<_> = (0..20)
         .map(|n| (".", if n % 2 == 0 { "250 kept\r\n!" } else { "250 kept\r\n421 idle\r\n!" }))
         .collect();

@@ -1,6 +1,6 @@
-//! A next hop that answers by rules and remembers all that it was told.
+//! A next hop that answers by rules and remembers everything that it receives.
 //!
-//! Must never count a message whose end it has not seen.
+//! Must never count a message whose end it has not received.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -10,41 +10,43 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What a hop with everything offers.
+/// The reply to EHLO of a hop that offers all extensions.
 pub const ALL: &str = "250-hop\r\n250-PIPELINING\r\n250-SIZE 100000000\r\n250-8BITMIME\r\n250-DSN\r\n\
                        250-SMTPUTF8\r\n250-ENHANCEDSTATUSCODES\r\n250 CHUNKING\r\n";
-/// Commands in one piece, and the body by DATA.
+/// The reply to EHLO of a hop that offers PIPELINING but not CHUNKING.
 pub const PIPELINING: &str = "250-hop\r\n250-PIPELINING\r\n250 DSN\r\n";
-/// Nothing at all.
+/// The reply to EHLO of a hop that offers nothing.
 pub const PLAIN: &str = "250 hop\r\n";
 
-/// Verbs with the reply to one of their occurrences, in order; `.` is the end of the data, ``
-/// (nothing) the greeting, and `EHLO` also LHLO. A reply that ends in `!` ends the connection
-/// too; one that begins with `~` goes out byte by byte; `zzz` says nothing for long. `half` stands for
-/// reading half a body and ending the connection. When the rules are used up, all is well.
+/// Each rule is a verb and the reply to one occurrence of it, in order. `.` is the end of the data, the empty
+/// verb is the greeting, and `EHLO` also stands for LHLO.
+///
+/// A reply that ends in `!` also ends the connection. A reply that begins with `~` is sent byte by byte. `zzz`
+/// sends nothing for a long time. `half` reads half a body and ends the connection. Commands without a rule
+/// left get a positive reply.
 pub type Rules = Vec<(&'static str, String)>;
 
-/// One message whose end has come.
+/// A message whose end was received.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// All of MAIL's argument.
+    /// The whole argument of MAIL.
     pub from: String,
     /// The accepted recipients, in order.
     pub to: Vec<String>,
-    /// As it came, dots and all.
+    /// The data as received, with doubled dots.
     pub data: Vec<u8>,
-    /// What its end was answered (by LMTP, all answers).
+    /// The reply to the end of the data, or all replies in LMTP.
     pub answer: String,
 }
 
-/// What a hop has seen.
+/// What a hop has received.
 #[derive(Default)]
 pub struct Seen {
-    /// Messages that ended, whatever they were answered.
+    /// Messages that ended, with any reply.
     pub taken: Vec<Taken>,
     /// When each connection began.
     pub connections: Vec<Instant>,
-    /// Connections that are open, and the most at one time.
+    /// The number of open connections, and the largest number so far.
     pub open: usize,
     pub open_max: usize,
     /// Every command line.
@@ -66,22 +68,22 @@ struct Script {
 }
 
 impl Hop {
-    /// SMTP on a port of its own.
+    /// Starts a hop with SMTP on a free port.
     pub fn start(hello: &str, rules: &[(&'static str, &str)]) -> Hop {
         Hop::listen("127.0.0.1:0", Script::new(false, hello, rules))
     }
 
-    /// LMTP on a port of its own.
+    /// Starts a hop with LMTP on a free port.
     pub fn lmtp(hello: &str, rules: &[(&'static str, &str)]) -> Hop {
         Hop::listen("127.0.0.1:0", Script::new(true, hello, rules))
     }
 
-    /// SMTP at this place, and all is well.
+    /// Starts a hop with SMTP at this address and without rules.
     pub fn at(place: &str, hello: &str) -> Hop {
         Hop::at_with(place, hello, &[])
     }
 
-    /// SMTP at this place.
+    /// Starts a hop with SMTP at this address.
     pub fn at_with(place: &str, hello: &str, rules: &[(&'static str, &str)]) -> Hop {
         Hop::listen(place, Script::new(false, hello, rules))
     }
@@ -98,7 +100,7 @@ impl Hop {
         hop
     }
 
-    /// LMTP on a Unix socket, made now.
+    /// Starts a hop with LMTP on a new Unix socket.
     pub fn unix(path: &Path) -> Hop {
         let listener = UnixListener::bind(path).unwrap();
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
@@ -122,7 +124,7 @@ impl Hop {
                 }
                 std::thread::spawn(move || {
                     let mut talk = Talk::new(stream, script, seen.clone());
-                    // An error is the end of the connection, by them or by rule.
+                    // An error is the end of the connection, by the client or by a rule.
                     let _ = talk.run();
                     seen.lock().unwrap().open -= 1;
                 });
@@ -130,12 +132,12 @@ impl Hop {
         });
     }
 
-    /// Looks at what was seen.
+    /// Reads what was received.
     pub fn seen<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
         look(&self.seen.lock().unwrap())
     }
 
-    /// How often a message whose end was answered well had this recipient.
+    /// The number of messages for this recipient whose end got a positive reply.
     pub fn deliveries(&self, recipient: &str) -> usize {
         let well = |taken: &&Taken| {
             let at = taken.to.iter().position(|to| to.contains(recipient));
@@ -170,7 +172,7 @@ struct Talk {
     from: String,
     to: Vec<String>,
     data: Vec<u8>,
-    /// MAIL was answered well.
+    /// True if MAIL got a positive reply.
     open: bool,
 }
 
@@ -257,8 +259,7 @@ impl Talk {
         if leaves { Err(ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 
-    /// One answer, by LMTP one for each recipient. What was answered is known before the
-    /// client can know it.
+    /// Sends one reply, or one for each recipient in LMTP. The reply is recorded before the client can read it.
     fn end(&mut self) -> Result {
         let count = if self.script.lmtp { self.to.len() } else { 1 };
         let replies: Vec<String> = (0..count)
@@ -275,7 +276,7 @@ impl Talk {
         said.iter().try_for_each(|reply| self.speak(reply))
     }
 
-    /// By rule, or else well.
+    /// Returns the reply of the next rule, or a positive one.
     fn answer(&mut self, verb: &str, well: &str) -> Result<String> {
         let reply = self.script.take(verb).unwrap_or_else(|| well.into());
         self.speak(&reply)?;

@@ -1,7 +1,6 @@
-//! LMTP: an answer for each recipient, servers that leave in between, sockets that are not there
-//! (D156 to D158).
+//! LMTP: a reply for each recipient, servers that close in between, and missing sockets (D156 to D158).
 //!
-//! Must never take one recipient's answer for another's.
+//! Must never attribute a reply to another recipient.
 
 use crate::hop::{Hop, PLAIN};
 use crate::support::{Client, Daemon, Setup, until};
@@ -25,7 +24,7 @@ fn d156_d157_only_recipients_without_an_answer_are_tried_again() {
         (&[(".", "250 a\r\n!")], ["D250", "T451 D250", "T451 D250"]),
         (&[(".", "250 a\r\n"), (".", "250 b\r\n!")], ["D250", "D250", "T451 D250"]),
         (&[(".", "250 a\r\n"), (".", "banana\r\n!")], ["D250", "T451 D250", "T451 D250"]),
-        // One more than there are recipients: it means nothing.
+        // One reply more than there are recipients is ignored.
         (
             &[(".", "250 a\r\n"), (".", "250 b\r\n"), (".", "250 c\r\n250 d\r\n")],
             ["D250", "D250", "D250"],
@@ -51,10 +50,10 @@ fn d158_a_unix_socket_that_is_missing_full_or_refuses_defers_until_it_is_there()
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(directory.path(), open).unwrap();
     let path = |name: &str| directory.path().join(name);
-    // Refused: the socket has nobody behind it. Full: its listener takes nobody more.
+    // Refused: no process listens at the socket. Full: the listener accepts no more connections.
     drop(UnixListener::bind(path("refused")).unwrap());
     let full = UnixListener::bind(path("full")).unwrap();
-    // A short backlog, so that filling it takes few descriptors.
+    // A short backlog, so that few descriptors fill it.
     rustix::net::listen(&full, 16).unwrap();
     std::fs::set_permissions(path("full"), std::os::unix::fs::PermissionsExt::from_mode(0o777))
         .unwrap();
@@ -91,7 +90,7 @@ fn d158_a_unix_socket_that_is_missing_full_or_refuses_defers_until_it_is_there()
     until("an empty queue", || (daemon.queued() == 0).then_some(()));
 }
 
-/// Connections that nobody takes, until there is no room for one more.
+/// Opens connections that are never accepted, until the backlog is full.
 fn fill(path: &std::path::Path) -> Vec<std::os::fd::OwnedFd> {
     use rustix::net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,

@@ -1,7 +1,6 @@
-//! Mail that comes back: from one mailer to another and back, by SMTP and by LMTP (D161, M063,
-//! M064).
+//! Mail that returns: from one mailer to another and back, by SMTP and by LMTP (D161, M063, M064).
 //!
-//! Must never wait for a loop to end by itself: each pass is counted in Received fields.
+//! Must never wait for a loop to end by itself: the Received fields count the passes.
 
 use crate::HURRY;
 use crate::support::{Client, Daemon, Setup, free_port, token, until};
@@ -33,7 +32,7 @@ fn d161_m063_two_mailers_that_send_to_each_other_end_it_with_one_notice() {
     let notices =
         || -> Vec<String> { both.iter().flat_map(|daemon| daemon.mailbox(&user)).collect() };
     until("the notice", || (!notices().is_empty()).then_some(()));
-    // Nobody hears of a bounce that goes round.
+    // A bounce in a loop reaches nobody.
     send(both[0], "", "b@loop.test");
     until("empty queues", || is_empty(&both));
     let notices = notices();

@@ -1,7 +1,7 @@
-//! Next hops that fail, lie and break off, and what becomes of the mail: the faults D147 to D160,
+//! Next hops that fail, give wrong replies or break off, and the outcome of the mail: the faults D147 to D160,
 //! D172, D173, D176 and D177, R229, R230, R233 and R234, and loops, by number, with the whole mailer.
 //!
-//! Must never judge by our log alone: what arrived is what the hop has.
+//! Must never rely on our log alone: the hop's record of what arrived decides.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -20,18 +20,18 @@ use hop::{Hop, Rules};
 use serde_json::Value;
 use support::{Client, Daemon, Setup, until};
 
-/// Tries again after a second, each time.
+/// Settings with which each attempt is repeated after a second.
 const HURRY: &str = "[retry]\nfirst = \"1s\"\nfactor = 1\nlongest = \"1s\"\njitter = 0\n";
 
-/// One message to one hop of its own.
+/// One message to a hop of its own.
 pub struct Case {
-    /// What EHLO is answered.
+    /// The reply to EHLO.
     pub hello: &'static str,
     pub rules: Rules,
-    /// For each recipient the statuses of its attempts in order, a letter each with the code:
-    /// `T450 D250`, as the log has them.
+    /// The statuses of each recipient's attempts in order: a letter with the code for each, such as `T450
+    /// D250`, as in the log.
     pub story: Vec<&'static str>,
-    /// The hop may have taken the message in an attempt that failed for us.
+    /// True if the hop may have accepted the message in an attempt that failed for the mailer.
     pub ambiguous: bool,
 }
 
@@ -74,7 +74,7 @@ impl Place {
         client.expect(250);
     }
 
-    /// The attempts of a recipient so far, as `T450 D250`.
+    /// The attempts of a recipient so far, such as `T450 D250`.
     pub fn story(&self, address: &str) -> String {
         let to = format!("<{address}>");
         let mine = self.attempts().into_iter().filter(|line| line["to"] == *to);
@@ -88,7 +88,7 @@ impl Place {
         whole.filter(|line| line["event"] == "attempt").collect()
     }
 
-    /// Runs one message through each case, all at once, and compares the stories.
+    /// Runs one message through each case, all at the same time, and compares the statuses.
     pub fn run(cases: &[Case]) -> Place {
         let hop = |case: &Case| {
             let rules: Vec<_> =
@@ -100,7 +100,7 @@ impl Place {
         place
     }
 
-    /// The same with hops that are there already.
+    /// The same with hops that were started before.
     pub fn tell(&self, cases: &[Case]) {
         for (number, case) in cases.iter().enumerate() {
             self.send(number, case.story.len(), "");
@@ -131,12 +131,12 @@ impl Place {
     }
 }
 
-/// Several lines, one with a dot, so that half of it is never a whole message.
+/// A body of several lines, one of them with a dot, so that half of it is never a whole message.
 pub const MESSAGE: &str = "Subject: for a hop\r\n\r\n..dot\r\n\
     0123456789012345678901234567890123456789012345678901234567890123456789\r\n\
     0123456789012345678901234567890123456789012345678901234567890123456789\r\n";
 
-/// `T450` of one attempt.
+/// The status of one attempt, such as `T450`.
 fn word(line: &Value) -> String {
     let letter = match line["status"].as_str().unwrap() {
         "delivered" | "relayed" => 'D',

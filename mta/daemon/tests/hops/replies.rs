@@ -1,4 +1,4 @@
-//! Replies that are late, in pieces, malformed, endless or full of tricks (D152 to D155, D177).
+//! Replies that are late, in pieces, malformed, endless or misleading (D152 to D155, D177).
 //!
 //! Must never let a hop's text pass for ours.
 
@@ -43,14 +43,14 @@ fn d153_replies_that_are_none_defer_and_take_little_memory() {
     for reply in bad {
         cases.push(case(PLAIN, &[("RCPT", reply)], &["T451 D250"]));
         let mut pipelined = case(ALL, &[("MAIL", reply)], &["T451 D250"]);
-        // This hop means yes by it, and had the whole message before we could know what it said.
+        // This hop accepts the message with such a reply. It had the whole message before its reply was read.
         pipelined.ambiguous = reply.starts_with("250");
         cases.push(pipelined);
     }
     cases.push(case(PIPELINING, &[("DATA", "250 ok\r\n!")], &["T451 D250"]));
-    // A second word after the first decides nothing.
+    // A second code on the line has no effect.
     cases.push(case(PLAIN, &[("RCPT", "550 no\r\n250 yes\r\n")], &["F550"]));
-    // No text at all is fine.
+    // A reply without text is valid.
     cases.push(case(ALL, &[("RCPT", "250\r\n"), (".", "250\r\n")], &["D250"]));
     let place = Place::run(&cases);
     let grown: u64 = place.daemon.pids_of("send").into_iter().map(anonymous_bytes).sum();
@@ -103,7 +103,7 @@ fn r234_lines_of_one_class_and_empty_lines_before_a_reply_decide() {
     ]);
     let notice = place.daemon.wait_in_mailbox("s0", "Action: failed");
     assert!(notice.contains("Diagnostic-Code: smtp; 551 5.1.6 5.1.1 no moved\n"), "{notice}");
-    // The log marks what nobody but us has said.
+    // The log marks the text that comes from the mailer itself.
     for line in place.attempts() {
         let ours = line["reply"].as_str().unwrap().contains("broke the protocol");
         assert_eq!(line["reply_by"] == "us", ours, "{line}");
@@ -185,7 +185,7 @@ fn d177_pipelined_replies_are_matched_in_order_in_one_piece_and_byte_by_byte() {
         }
     }
     let place = Place::run(&cases);
-    // The first transaction had all three and only them, in their order.
+    // The first transaction had exactly the three recipients, in their order.
     for hop in &place.hops {
         let first = hop.seen(|seen| seen.taken[0].to.clone());
         let names: Vec<&str> = first.iter().map(|to| &to["TO:<".len()..][..2]).collect();

@@ -1,6 +1,6 @@
-//! A refusal at each stage, for now and for good, of one and of all (D147 to D149).
+//! A temporary and a permanent refusal at each stage, of one recipient and of all (D147 to D149).
 //!
-//! Must never expect an outcome without what the hop has of it.
+//! Must never expect an outcome without comparing it with the messages that the hop received.
 
 use crate::hop::{ALL, PIPELINING, PLAIN};
 use crate::{Case, Place, case};
@@ -29,7 +29,7 @@ fn d147_a_4xx_at_any_stage_is_tried_again_by_schedule_and_harms_no_other_recipie
             [PIPELINING, PLAIN]
                 .map(|hello| case(hello, &[("DATA", "451 4.3.0 no\r\n")], &both("T451 D250"))),
         )
-        // The one recipient is tried more often than the other.
+        // The first recipient is tried more often than the other one.
         .chain([case(
             PLAIN,
             &[("RCPT", "450 a\r\n"), ("RCPT", "250 b\r\n"), ("RCPT", "451 c\r\n")],
@@ -48,7 +48,7 @@ fn d147_a_4xx_at_any_stage_is_tried_again_by_schedule_and_harms_no_other_recipie
     }
 }
 
-/// How often the notices to a sender name each recipient as failed.
+/// The number of times that the notices to a sender name each recipient as failed.
 fn told(place: &Place, number: usize, recipients: usize) -> Vec<usize> {
     let notices = place.daemon.mailbox(&format!("s{number}"));
     let field = |recipient| format!("Final-Recipient: rfc822; r{recipient}@c{number}.test");
@@ -71,7 +71,7 @@ fn d148_a_5xx_at_any_stage_is_told_once_for_each_recipient_and_the_rest_is_deliv
                 case(hello, &[("RCPT", "550 5.1.1 no\r\n")], &["F550", "D250"]),
                 case(hello, &[("RCPT", "550 a\r\n"), ("RCPT", "551 b\r\n")], &["F550", "F551"]),
                 case(hello, &[(".", "554 5.7.0 spam\r\n")], &both("F554")),
-                // RFC 5321 4.5.3.1.10: too many recipients is for now.
+                // RFC 5321 4.5.3.1.10: "too many recipients" is temporary.
                 case(hello, &[("RCPT", "552 5.5.3 too many\r\n")], &["T552 D250", "D250"]),
                 case(hello, &[("QUIT", "550 stay\r\n")], &both("D250")),
             ]
@@ -108,9 +108,9 @@ fn d149_each_recipient_of_a_transaction_has_its_own_outcome() {
     let mixed = |hello| case(hello, &rules, &["D250", "T451 D250", "F550", "D250"]);
     let rest = |garbage, hello| {
         let rules = [("RCPT", "250 ok\r\n"), ("RCPT", "550 no\r\n"), ("RCPT", garbage)];
-        // Nobody knows what such a peer means: those without an answer are tried again.
+        // The meaning of such replies is unknown, so recipients without a reply are tried again.
         let mut case = case(hello, &rules, &["T451 D250", "F550", "T451 D250"]);
-        // With BDAT the whole message was on its way before the garbage came.
+        // With BDAT the whole message was sent before the garbage arrived.
         case.ambiguous = hello == ALL;
         case
     };

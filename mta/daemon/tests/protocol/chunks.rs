@@ -1,13 +1,13 @@
 //! BDAT: framing by count (P037 to P046).
 //!
-//! Must never let a chunk's octets stand where a command is awaited, unless that is the test.
+//! Must never let the octets of a chunk stand where a command is expected, unless the test requires it.
 
 use super::{below_trace, place, port};
 use crate::support::{Client, token};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// A client in a transaction to the sink, and the word in its sender.
+/// A client in a transaction to the sink, and the token in its sender.
 fn in_transaction(name: &str) -> (Client, String) {
     let token = token(name);
     let mut client = Client::ready(port());
@@ -148,8 +148,8 @@ fn p045_a_tls_alert_inside_a_chunk_is_octets_like_others() {
     let mut client = Client::ready(port());
     assert!(!client.ask("EHLO client.test", 250).offers("STARTTLS"));
     client.envelope("a@client.test", &format!("{user}@local.test"));
-    // close_notify, then a clear-text byte: without TLS both are part of the chunk, and its NUL
-    // is refused at the end.
+    // close_notify, then a clear-text byte. Without TLS both belong to the chunk, and its NUL is refused at the
+    // end.
     client.send(b"BDAT 18 LAST\r\nab\x15\x03\x03\x00\x02\x01\x00Xcdefgh\r\n");
     assert!(client.reply().is_refusal());
     client.ask("NOOP", 250);

@@ -1,4 +1,4 @@
-//! Commands out of order, pipelined, and with bad parameters (P024 to P035, P061, P062).
+//! Commands out of order, pipelined commands, and commands with invalid parameters (P024 to P035, P061, P062).
 //!
 //! Must never read more replies than there are.
 
@@ -9,7 +9,7 @@ fn codes(client: &mut Client, count: usize) -> Vec<u16> {
     (0..count).map(|_| client.reply().code).collect()
 }
 
-/// Sends all at once, then reads to the end of the connection.
+/// Sends all bytes at once, then reads to the end of the connection.
 fn codes_of(bytes: impl AsRef<[u8]>) -> Vec<u16> {
     let mut client = Client::ready(port());
     client.try_send(bytes);
@@ -181,7 +181,7 @@ fn p035_the_bytes_count_and_not_what_size_said() {
         client.expect(code);
     }
     place().daemon.works_and_has_nothing_for(&user);
-    // Who announces the most that may come, and sends little, takes nothing from the others.
+    // A client that announces the largest message and sends little takes no room from others.
     let announce = |_| {
         let mut client = Client::ready(port());
         client.ask(&format!("MAIL FROM:<a@client.test> SIZE={MESSAGE_BYTES_MAX}"), 250);
@@ -203,7 +203,7 @@ fn p035_the_bytes_count_and_not_what_size_said() {
     }
 }
 
-/// What all files below a directory take.
+/// The size of all files below a directory.
 fn blocks(directory: &std::path::Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();

@@ -1,17 +1,17 @@
-//! The end of DATA and nothing but it (P001 to P016).
+//! The end of DATA, and sequences that are not the end (P001 to P016).
 //!
-//! Must never send a final CRLF.CRLF before it is meant.
+//! Must never send a final CRLF.CRLF too early.
 
 use super::{below_trace, place, port, stuffed, through_by_data};
 use crate::support::{Client, token};
 use std::time::Duration;
 
-/// What a smuggler hides behind a false end.
+/// The commands that a smuggler sends after a false end.
 const SMUGGLED: &str = "MAIL FROM:<evil@smuggled.test>\r\nRCPT TO:<evil@smuggled.test>\r\nDATA\r\n\
                         Subject: smuggled\r\n\r\nsmuggled\r\n";
 
-/// `end` is not the end of DATA: nothing is answered until the true end, then one 5xx for
-/// the whole, and no message is left of it.
+/// Asserts that `end` is not the end of DATA: there is no reply until the real end, then one 5xx for the whole
+/// message, and no part of the message is kept.
 fn does_not_end_data(name: &str, end: &[u8]) {
     let user = token(name);
     let mut client = stranger_in_data(&format!("{user}@local.test"));
@@ -27,7 +27,7 @@ fn does_not_end_data(name: &str, end: &[u8]) {
     assert_eq!(place().sink.with("evil@smuggled.test").len(), 0);
 }
 
-/// A client that may not relay, after the 354. For those in `relay.from` a bare LF ends a line.
+/// A client that may not relay, after the 354. For clients in `relay.from` a bare LF ends a line.
 fn stranger_in_data(recipient: &str) -> Client {
     let mut client = Client::stranger(port());
     client.envelope("a@stranger.test", recipient);
@@ -176,7 +176,7 @@ fn p016_a_nul_in_header_or_body_is_refused() {
 #[test]
 fn r232_bare_lfs_from_our_own_machine_arrive_as_line_ends_and_smuggle_nothing() {
     let smuggled = SMUGGLED.replace("\r\n", "\n");
-    // As Python's smtplib sends `as_bytes()`: dots doubled at each line's start, LF kept.
+    // As Python's smtplib sends `as_bytes()`: with the dots at the start of lines doubled and LF unchanged.
     for (end, between) in
         [("\n.\n", "\r\n.\r\n"), ("\n.\r\n", "\r\n.\r\n"), ("\r\n.\n", "\r\n.\r\n")]
     {
@@ -200,7 +200,7 @@ fn r232_bare_lfs_from_our_own_machine_arrive_as_line_ends_and_smuggle_nothing() 
     client.expect(250);
     let mail = place().sink.wait(&token);
     assert_eq!(below_trace(&mail.data), b"Subject: x\r\n\r\nbody\r\n.\r\n.\r\n.\r\n\r\n");
-    // CR alone is refused from everybody, and LF alone from strangers (P001 to P008).
+    // A bare CR is refused from every client, and a bare LF from strangers (P001 to P008).
     let mut client = Client::in_data(port(), "a@client.test", "b@sink.test");
     client.send("Subject: x\n\na\rb\r\n.\r\n");
     assert_eq!(client.reply().code, 550);

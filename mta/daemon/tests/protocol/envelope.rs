@@ -1,11 +1,12 @@
-//! Addresses and what comes with them (P047 to P060).
+//! Addresses and their parameters (P047 to P060).
 //!
-//! Must never take acceptance for delivery: where a recipient is accepted, its mail is looked for.
+//! Must never treat acceptance as delivery: the mail of each accepted recipient is searched for.
 
 use super::{RECIPIENTS_MAX, place, port};
 use crate::support::{Client, token};
 
-/// One transaction from `sender` to `recipient`; the reply to RCPT, with the mail sent if accepted.
+/// Runs one transaction from `sender` to `recipient`. Returns the reply to RCPT, and the delivered mail if it
+/// was accepted.
 fn mail_to(client: &mut Client, sender: &str, recipient: &str) -> u16 {
     client.ask(&format!("MAIL FROM:<{sender}>"), 250);
     let reply = client.command(&format!("RCPT TO:<{recipient}>"));
@@ -54,7 +55,7 @@ fn p048_what_is_no_utf_8_is_refused() {
 
 #[test]
 fn p049_mail_that_needs_smtputf8_bounces_where_the_next_hop_has_none() {
-    // RFC 6531 3.5 and 3.7: the address that cannot go on, or the header that cannot.
+    // RFC 6531 3.5 and 3.7: an address or a header that cannot be passed on.
     for (recipient, subject, code) in
         [("jürgen@plain.test", "for you", "5.6.7"), ("b@plain.test", "für dich", "5.6.9")]
     {
@@ -75,7 +76,7 @@ fn p049_mail_that_needs_smtputf8_bounces_where_the_next_hop_has_none() {
 fn p050_the_forms_of_one_domain_are_one_route_and_none_panics() {
     let token = token("p050");
     let mut client = Client::ready(port());
-    // U-label composed and decomposed, A-label, upper case, a full-width dot.
+    // A U-label composed and decomposed, an A-label, upper case, and a full-width dot.
     for domain in [
         "bücher.sink.test",
         "bu\u{308}cher.sink.test",
@@ -166,7 +167,7 @@ fn p054_address_literals_lead_nobody_to_our_own_ports() {
     client.ask("RSET", 250);
     let user = token("p054");
     for literal in ["[IPv6:::1]", "[0.0.0.0]", "[127.1.2.3]"] {
-        // Refused at once, or bounced: never delivered to whoever listens here.
+        // The mail is refused at once or bounced, and never delivered to a service of this machine.
         let sender = format!("{user}@local.test");
         if mail_to(&mut client, &sender, &format!("b@{literal}")) == 250 {
             place().daemon.wait_in_mailbox(&user, literal);
@@ -291,7 +292,7 @@ fn p058_a_recipient_named_many_times_gets_one_copy_and_another_is_not_lost() {
 #[test]
 fn r218_a_stranger_that_tries_names_is_cut_off_and_the_log_has_a_sum() {
     let token = token("r218");
-    // In `relay.from` as well: 127.0.0.1.
+    // Also from a client in `relay.from`: 127.0.0.1.
     let mut client = Client::ready(port());
     client.ask(&format!("MAIL FROM:<{token}@client.test>"), 250);
     for _ in 0..6 {
@@ -302,7 +303,7 @@ fn r218_a_stranger_that_tries_names_is_cut_off_and_the_log_has_a_sum() {
     client.ask("QUIT", 221);
     place().daemon.wait_for_log(&["\"event\":\"judge\"", "\"recipients\":500"]);
     let own_line = format!("<a/{token}@local.test>");
-    // The log itself sums up what comes too fast: fewer lines than were said.
+    // The log summarises frequent events, so it has fewer lines than there were replies.
     let own_lines = place().daemon.log().matches(&own_line).count();
     assert!((1..=100).contains(&own_lines), "{own_lines}");
 
@@ -315,7 +316,7 @@ fn r218_a_stranger_that_tries_names_is_cut_off_and_the_log_has_a_sum() {
             break reply;
         }
         refused += 1;
-        // The reply that ends it comes together with the last refusal.
+        // The last refusal and the reply that ends the session arrive together.
         if refused == 150 {
             break stranger.reply();
         }
@@ -333,7 +334,7 @@ fn p059_what_a_shell_would_run_is_refused_or_a_plain_name() {
         let reply = client.command(&format!("RCPT TO:<{local}@local.test>"));
         assert!(reply.is_refusal(), "{local:?}: {reply:?}");
     }
-    // A command may end in a bare LF: these are two lines, and neither is right.
+    // A command may end in a bare LF: these are two lines, and both are invalid.
     client.send("RCPT TO:<a\nb@local.test>\r\n");
     assert!(client.reply().is_refusal() && client.reply().is_refusal());
     let touch = format!("`touch$IFS{path}`");
@@ -402,7 +403,7 @@ fn r231_paths_without_brackets_are_taken_and_odd_dots_go_on_as_they_came() {
         let mail = place().sink.wait(&token);
         assert!(mail.from.starts_with(&from) && mail.to[0].starts_with(&to), "{mail:?}");
     }
-    // From everybody, to a mailbox of ours; names that a path could not hold are refused as before.
+    // From every client, to a mailbox of ours. Names that a path cannot contain are still refused.
     let user = token("r231");
     let mut stranger = Client::stranger(port());
     stranger.ask("MAIL FROM:a..b@stranger.test", 250);
@@ -421,7 +422,7 @@ fn r231_paths_without_brackets_are_taken_and_odd_dots_go_on_as_they_came() {
 fn r236_a_domain_that_ends_in_a_number_is_a_name_and_no_address() {
     let user = token("r236");
     let mut client = Client::ready(port());
-    // Bounced or waiting for the DNS: nobody is connected to.
+    // The mail bounces or waits for the DNS. No connection is made.
     assert_eq!(mail_to(&mut client, &format!("{user}@local.test"), "b@127.0.0.1"), 250);
     let mut stranger = Client::stranger(port());
     assert_eq!(mail_to(&mut stranger, "a@stranger.123", "b@127.0.0.1"), 554, "no domain of ours");

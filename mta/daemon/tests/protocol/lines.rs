@@ -1,12 +1,13 @@
-//! Lines that are too long, and clients that speak something else (P017 to P023).
+//! Lines that are too long, and clients that speak other protocols (P017 to P023).
 //!
-//! Must never wait for a reply to bytes that have no end.
+//! Must never wait for a reply to bytes without an end.
 
 use super::{MESSAGE_BYTES_MAX, place, port, through_by_data};
 use crate::support::{Client, token};
 use std::time::{Duration, Instant};
 
-/// Sends without waiting, then reads the replies; the daemon may close before all is sent.
+/// Sends without waiting, then reads the replies. The daemon may close the connection before everything is
+/// sent.
 fn after(client: &mut Client, bytes: impl AsRef<[u8]>) -> Vec<u16> {
     client.try_send(bytes);
     client.half_close();
@@ -18,7 +19,7 @@ fn p017_an_endless_command_line_is_refused_and_dropped() {
     for length in [5_000, 1 << 20] {
         let mut client = Client::ready(port());
         let codes = after(&mut client, vec![b'x'; length]);
-        // A reset may overtake the reply, since not all that was sent has been read.
+        // A reset may arrive before the reply, because some of the bytes were not read.
         assert!(codes == [500] || codes.is_empty(), "{length}: {codes:?}");
     }
     let mut client = Client::ready(port());
@@ -31,7 +32,8 @@ fn p017_an_endless_command_line_is_refused_and_dropped() {
         client.send(vec![b'x'; length]);
         assert!(client.is_silent(Duration::from_millis(100)), "{length}: the line may go on");
     }
-    // Lines that RFC 5321 and its extensions may need pass; what is longer than ours is refused.
+    // Lines of the length that RFC 5321 and its extensions need are accepted. Lines above our limit are
+    // refused.
     let mut client = Client::ready(port());
     client.ask(&format!("NOOP {}", "x".repeat(505)), 250);
     client.ask(&format!("NOOP {}", "x".repeat(1_500)), 250);
@@ -107,7 +109,7 @@ fn p022_other_protocols_are_turned_away() {
     let strangers: &[&[u8]] = &[
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: 40\r\n\r\nMAIL FROM:<a@x>\r\nRCPT TO:<b@x>\r\n",
-        // A TLS ClientHello, an RDP cookie in its TPKT, and SSH's banner.
+        // A TLS ClientHello, an RDP cookie in its TPKT, and the banner of SSH.
         b"\x16\x03\x01\x00\xc4\x01\x00\x00\xc0\x03\x03abcdefghijklmnopqrstuvwxyz0123456789",
         b"\x03\x00\x00\x2f\x2a\xe0\x00\x00\x00\x00\x00Cookie: mstshash=admin\r\n\x01\x00",
         b"SSH-2.0-OpenSSH_9.2\r\n",
@@ -136,7 +138,7 @@ fn p036_the_limit_of_a_message_is_exact_by_data_and_by_bdat() {
     for (size, code) in
         [(MESSAGE_BYTES_MAX - 1, 250), (MESSAGE_BYTES_MAX, 250), (MESSAGE_BYTES_MAX + 1, 552)]
     {
-        // Half of its lines begin with a dot: stuffing does not count.
+        // Half of the lines begin with a dot, because stuffing is not counted.
         let mut body = b"Subject: x\r\n\r\n".to_vec();
         while body.len() + 100 < size {
             body.extend_from_slice(b".dot\r\nnone\r\n");

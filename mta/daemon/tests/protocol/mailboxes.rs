@@ -1,4 +1,4 @@
-//! Which recipients are one mailbox, which are none, and who may use a Unix socket: R212 to R221.
+//! Recipients that are the same mailbox, recipients that have none, and clients of a Unix socket: R212 to R221.
 //!
 //! Must never read more of a mailbox than its files.
 
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// So many spellings of one local part of at least ten letters.
+/// Returns `count` spellings of one local part of at least ten letters.
 fn spellings(word: &str, count: usize) -> Vec<String> {
     let cased = |bits: usize| -> String {
         let case = |(at, letter): (usize, char)| match bits >> at & 1 {
@@ -62,7 +62,7 @@ fn r213_mail_for_the_postmaster_is_in_the_mailbox_that_the_settings_name() {
         client.expect(250);
         daemon.wait_in_mailbox("ann", &format!("to-{number}"));
     }
-    // The postmaster and ann are one mailbox.
+    // The postmaster and ann have the same mailbox.
     let mut client = Client::stranger(daemon.port);
     client.ask("MAIL FROM:<a@client.test>", 250);
     for to in ["ann@local.test", "postmaster@local.test"] {
@@ -111,7 +111,7 @@ fn r216_a_message_that_says_its_recipient_had_it_is_refused_and_nobody_hears_of_
     let sender = "forged-r216@sink.test";
     let user = "r216-user";
     for field in ["Delivered-To: R216-User@local.test", "delivered-to :\r\n r216-user@Local.Test"] {
-        // A small message, and one whose first pieces are staged before its end comes.
+        // A small message, and a message whose first pieces are staged before its end arrives.
         for size in [10, 400_000] {
             let mut client = Client::stranger(place().daemon.port);
             client.ask(&format!("MAIL FROM:<{sender}>"), 250);
@@ -122,7 +122,7 @@ fn r216_a_message_that_says_its_recipient_had_it_is_refused_and_nobody_hears_of_
             client.send(format!("{}\r\n.\r\n", "y\r\n".repeat(size / 3)));
             let reply = client.expect(554);
             assert_eq!(reply.enhanced(), "5.4.6");
-            // The session goes on.
+            // The session continues.
             client.ask("RSET", 250);
         }
     }
@@ -156,7 +156,7 @@ fn r217_an_option_is_refused_at_rcpt_where_a_program_gets_the_name() {
     client.ask("RCPT TO:<a-b@local.test>", 250);
 }
 
-/// Asks a daemon over its Unix socket; the codes of the replies to these lines.
+/// Sends these lines to a daemon over its Unix socket. Returns the codes of the replies.
 fn codes(path: &Path, lines: &[&str]) -> Vec<String> {
     let stream = until("the Unix socket", || UnixStream::connect(path).ok());
     let mut reader = BufReader::new(stream.try_clone().unwrap());

@@ -1,6 +1,6 @@
-//! Bad input over a real socket: the faults P001 to P062 and R212 to R221, by number.
+//! Invalid input over a real socket: the faults P001 to P062 and R212 to R221, by number.
 //!
-//! Must never accept more than the one expected outcome, unless the fault's rule has several.
+//! Must never accept more than one expected outcome, unless the rule of the fault has several.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -17,19 +17,19 @@ mod mailboxes;
 use std::sync::OnceLock;
 use support::{Client, Daemon, Script, Setup, Sink, token};
 
-/// The limit of a message in these tests.
+/// The limit on a message in these tests.
 pub const MESSAGE_BYTES_MAX: usize = 2_000_000;
-/// The limit of recipients in these tests.
+/// The limit on recipients in these tests.
 pub const RECIPIENTS_MAX: usize = 1_000;
 
-/// One daemon with one sink behind it, and one more sink that offers nothing.
+/// A daemon with a sink behind it, and a second sink that offers no extensions.
 pub struct Place {
     pub daemon: Daemon,
     pub sink: Sink,
     pub plain: Sink,
 }
 
-/// All tests of this file share it: no test may disturb another.
+/// The daemon that all tests of this program share. No test may disturb another.
 pub fn place() -> &'static Place {
     static PLACE: OnceLock<Place> = OnceLock::new();
     PLACE.get_or_init(|| {
@@ -55,7 +55,7 @@ pub fn port() -> u16 {
     place().daemon.port
 }
 
-/// Sends `body` by DATA to the sink and returns what arrived there below our trace headers.
+/// Sends `body` by DATA to the sink, and returns the part that arrived below our trace fields.
 pub fn through_by_data(name: &str, body: &[u8]) -> Vec<u8> {
     let token = token(name);
     let mut client = Client::in_data(port(), &format!("{token}@client.test"), "b@sink.test");
@@ -66,7 +66,7 @@ pub fn through_by_data(name: &str, body: &[u8]) -> Vec<u8> {
     below_trace(&place().sink.wait(&token).data)
 }
 
-/// With its dots doubled, as DATA wants it (RFC 5321 4.5.2).
+/// The body with doubled dots, as DATA requires (RFC 5321 4.5.2).
 pub fn stuffed(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in body.split_inclusive(|byte| *byte == b'\n') {
@@ -78,7 +78,7 @@ pub fn stuffed(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The message without the Received field that we put on top, and its folded lines.
+/// The message without the Received field that the mailer put on top, and its folded lines.
 pub fn below_trace(data: &[u8]) -> Vec<u8> {
     assert!(data.starts_with(b"Received: "), "{}", String::from_utf8_lossy(data));
     let mut at = 0;

@@ -1,7 +1,7 @@
-//! The file system ends under load: shut down as by a loss of power, or remounted read-only by an
-//! error (S136, S137, S138, X198, X199, X200).
+//! The file system fails under load: it is shut down as by a loss of power, or an error remounts it read-only
+//! (S136, S137, S138, X198, X199, X200).
 //!
-//! Must never repair anything that a boot would not repair.
+//! Must never repair what a reboot would not repair.
 
 use crate::rig::{Rig, can_mount};
 use crate::support::load::Load;
@@ -10,9 +10,9 @@ use crate::volume::Volume;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The load's bodies.
+/// Size of the bodies of the load.
 const BODY_BYTES: usize = 3_000;
-/// Attempts in flight and results on their way when the power goes, with these settings.
+/// Upper bound on the running attempts and on results on their way when the power fails, with these settings.
 const TWICE_MAX: usize = 60;
 const FEW_ATTEMPTS: &str = "[queue]\nattempts_in_flight_max = 20\n";
 
@@ -24,7 +24,7 @@ fn setup(volume: &Volume) -> Setup {
     }
 }
 
-/// Power off, power on.
+/// Cuts the power and restores it.
 fn cut_and_boot(rig: &Rig, volume: &Volume) {
     volume.cut();
     rig.daemon.kill();
@@ -39,7 +39,7 @@ fn cuts(kind: &'static str, megabytes: u64) {
     }
     let volume = Volume::image(kind, megabytes, &[], "");
     let mut rig = Rig::start(setup(&volume));
-    // Once with the next hop down, once with it up.
+    // Once while the next hop is down, and once while it is up.
     for round in 0..2 {
         let rest = Duration::from_millis(1);
         let load = Load::start_sized(3, rig.daemon.port, "b@sink.test", rest, BODY_BYTES);
@@ -63,8 +63,8 @@ fn s137_s138_what_got_250_survives_a_shutdown_of_xfs_under_load() {
     cuts("xfs", 320);
 }
 
-/// The disk is gone in the middle of load, and the next hop goes on taking everything. What the log
-/// said may come twice is printed beside what did.
+/// The disk fails under load, and the next hop continues to accept everything. The numbers of possible
+/// duplicates in the log and of actual ones are printed.
 fn dies_under_load(kind: &'static str, megabytes: u64) {
     if !can_mount(kind) {
         return;
@@ -103,8 +103,8 @@ fn r227_an_xfs_that_dies_under_load_duplicates_no_more_than_was_under_way() {
     dies_under_load("xfs", 320);
 }
 
-/// What `errors=remount-ro` does, asked for by the file system's own switch. `mount -o remount,ro`
-/// is refused while the mailer has files open.
+/// The effect of `errors=remount-ro`, requested by the file system's own option. `mount -o remount,ro` is
+/// refused while the mailer has open files.
 #[test]
 fn s136_a_file_system_that_turns_read_only_under_load_is_451_and_loses_nothing() {
     if !can_mount("ext4") {
@@ -133,11 +133,11 @@ fn s136_a_file_system_that_turns_read_only_under_load_is_451_and_loses_nothing()
     volume.mount();
     rig.daemon.start_again();
     rig.until_taken();
-    // What was delivered and could not be recorded comes once more, at most: `compare` counts.
+    // Delivered messages that could not be recorded are delivered once more at most, which `compare` counts.
     rig.drain();
 }
 
-/// The operator is answered when the deletion is durable, so it cannot be undone by a cut.
+/// An operator gets the reply when the deletion is durable, so a loss of power cannot undo it.
 #[test]
 fn x198_a_deletion_that_was_answered_stays_deleted_after_a_power_cut() {
     if !can_mount("ext4") {
@@ -157,7 +157,7 @@ fn x198_a_deletion_that_was_answered_stays_deleted_after_a_power_cut() {
     assert!(rig.open_sink().with(&deleted).is_empty());
 }
 
-/// Sends messages that the next hop will refuse for good, from a sender who can be told.
+/// Sends messages that the next hop refuses permanently, from a sender that can be notified.
 pub fn send_doomed(port: u16, count: usize) -> Vec<String> {
     let mut client = Client::ready(port);
     let mut words = Vec::new();
@@ -183,7 +183,7 @@ pub fn refusing() -> Script {
     Script { rcpt, ..Script::default() }
 }
 
-/// Notices at the sink by the word of the message that they are about.
+/// The notices at the sink, by the token of the message that they are about.
 pub fn notices(sink: &Sink) -> BTreeMap<String, usize> {
     let mut notices = BTreeMap::new();
     for mail in sink.mails().iter().filter(|mail| mail.from.contains("<>")) {
@@ -194,8 +194,8 @@ pub fn notices(sink: &Sink) -> BTreeMap<String, usize> {
     notices
 }
 
-/// The outcome and its notice are one batch: after a cut at any moment the recipient is either
-/// tried again or its sender is told.
+/// The outcome and its notice are one batch. After a loss of power at any moment the recipient is tried again
+/// or its sender is notified.
 #[test]
 fn x199_a_power_cut_while_mail_bounces_leaves_no_failure_without_its_notice() {
     if !can_mount("ext4") {
@@ -210,7 +210,7 @@ fn x199_a_power_cut_while_mail_bounces_leaves_no_failure_without_its_notice() {
         cut_and_boot(&rig, &volume);
         words.extend(send_doomed(rig.daemon.port, 20));
     }
-    // A notice is not in the queue while it is being stored: an empty queue alone says nothing.
+    // A notice is not in the queue while it is being stored, so an empty queue proves nothing.
     until("each failure to be told", || {
         let notices = notices(&sink);
         let told = words.iter().all(|word| notices.contains_key(word));
@@ -221,8 +221,8 @@ fn x199_a_power_cut_while_mail_bounces_leaves_no_failure_without_its_notice() {
     assert!(twice <= 3 * TWICE_MAX, "{twice} notices too many");
 }
 
-/// When the last recipient is recorded as done, the end of the message is in the same record; its
-/// body needs no step of its own.
+/// When the last recipient is recorded as done, the same record contains the end of the message. The body needs
+/// no step of its own.
 #[test]
 fn x200_mail_that_is_recorded_as_delivered_does_not_come_back_and_leaves_its_space() {
     if !can_mount("ext4") {
@@ -230,7 +230,7 @@ fn x200_mail_that_is_recorded_as_delivered_does_not_come_back_and_leaves_its_spa
     }
     let volume = Volume::image("ext4", 40, &[], "");
     let mut rig = Rig::start(setup(&volume));
-    // More than the disk holds: each round needs the space of the ones before.
+    // More than the disk holds: each round needs the space of the previous ones.
     for _ in 0..3 {
         rig.promise_many(50, 300_000);
         rig.drain();

@@ -1,7 +1,7 @@
-//! A spool that was damaged by hand while the mailer was down (S127, S128, S130 to S134, S143, S145).
+//! A spool that was damaged by hand while the mailer was stopped (S127, S128, S130 to S134, S143, S145).
 //!
-//! Must never be content that the mailer starts: each message that comes must be as it was sent, and
-//! each that was not hit must come.
+//! Must never be content that the mailer starts: each message that arrives must be as it was sent, and each
+//! undamaged message must arrive.
 
 use crate::rig::{Rig, can_trace};
 use crate::support::sink::find;
@@ -13,12 +13,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A batch, a block and a sector of `docs/spool-format.md`.
+/// A batch, a block and a sector as `docs/spool-format.md` defines them.
 const BATCH_HEADER: usize = 64;
 const RECORD_HEADER: usize = 32;
 const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
-/// Bodies that fill one block, so that each message is a batch of one block.
+/// Size of a body that fills one block, so that each message is a batch of one block.
 const ONE_BLOCK: usize = 2_500;
 
 fn segments(spool: &Path) -> Vec<PathBuf> {
@@ -29,7 +29,7 @@ fn segments(spool: &Path) -> Vec<PathBuf> {
     segments
 }
 
-/// Where the batch of one block is that has this message: its file and offset.
+/// The file and the offset of the batch of one block that has this message.
 fn batch_of(spool: &Path, token: &str) -> (PathBuf, usize) {
     for segment in segments(spool) {
         let bytes = fs::read(&segment).unwrap();
@@ -42,7 +42,7 @@ fn batch_of(spool: &Path, token: &str) -> (PathBuf, usize) {
     panic!("{token} is in no segment");
 }
 
-/// What is done to a block that holds one message.
+/// A kind of damage to a block that holds one message.
 type Hurt = fn(&mut [u8]);
 
 fn number(block: &mut [u8], at: usize, value: u32) {
@@ -53,7 +53,7 @@ fn u32_at(block: &[u8], at: usize) -> usize {
     u32::from_le_bytes(block[at..at + 4].try_into().unwrap()) as usize
 }
 
-/// Where the message's record is: behind the one of its body.
+/// The offset of the message's record, after the record of its body.
 fn message_record(block: &[u8]) -> usize {
     let length = u32_at(block, BATCH_HEADER);
     BATCH_HEADER + RECORD_HEADER + length.next_multiple_of(8)
@@ -107,7 +107,7 @@ fn hurt(spool: &Path, token: &str, hurt: Hurt) {
     file.write_all_at(&block, at as u64).unwrap();
 }
 
-/// Waits until all that was promised has come, but for these.
+/// Waits until all promised messages have arrived, except these.
 fn all_but(rig: &mut Rig, hit: &[String]) -> Vec<String> {
     let sink = rig.open_sink();
     let missing = || rig.compare(&sink.mails()).0;
@@ -120,7 +120,7 @@ fn s130_s131_s132_s134_damage_in_any_field_costs_at_most_its_own_message_and_is_
     let mut rig = Rig::usual();
     let mut hit = Vec::new();
     for _ in HURTS {
-        // Each between two that are left alone; the last promise makes all before it known.
+        // Each damaged message is between two undamaged ones. The last promise makes all earlier ones known.
         rig.promise(ONE_BLOCK);
         hit.push(rig.promise(ONE_BLOCK));
     }
@@ -130,7 +130,7 @@ fn s130_s131_s132_s134_damage_in_any_field_costs_at_most_its_own_message_and_is_
     for ((_, how), token) in HURTS.iter().zip(&hit) {
         hurt(&rig.spool(), token, *how);
     }
-    // A write that went to the wrong place: another message's block, right in all but its place.
+    // A write to the wrong place: the block of another message, correct in everything but its place.
     let (from, at) = batch_of(&rig.spool(), &source);
     let block = fs::read(from).unwrap()[at..at + BLOCK].to_vec();
     let (to, at) = batch_of(&rig.spool(), &misdirected);
@@ -143,9 +143,9 @@ fn s130_s131_s132_s134_damage_in_any_field_costs_at_most_its_own_message_and_is_
     rig.daemon.wait_for_log(&["spool damaged"]);
     let lost = all_but(&mut rig, &hit);
     println!("{} hit, {} of them lost; of the others enough was right", hit.len(), lost.len());
-    // Those whose bytes were hit cannot have come as they were sent; that is what `compare` saw.
+    // Messages whose bytes were damaged cannot have arrived as they were sent, and `compare` has seen none.
     assert!(lost.len() >= 5, "the damage was not where it was meant to be: {lost:?}");
-    // What is left of the hit ones is held for an operator, who can remove it.
+    // The remains of the damaged messages are held for an operator, who can delete them.
     let left = rig.daemon.queued();
     assert!(left <= hit.len() as u64, "{left}");
     let delete = rig.daemon.command(&["queue", "delete", "--yes", "--recipient", "*"]);
@@ -154,14 +154,14 @@ fn s130_s131_s132_s134_damage_in_any_field_costs_at_most_its_own_message_and_is_
     rig.wait_for_empty_queue();
 }
 
-/// One message is written and not synced when the mailer dies, so it was not promised; then the
-/// power takes some of its sectors.
+/// One message is written and not synced when the mailer dies, so it was not promised. Then the loss of power
+/// takes some of its sectors.
 #[test]
 fn s127_s128_a_torn_tail_is_dropped_without_an_alarm_and_all_that_was_promised_comes() {
     if !can_trace() {
         return;
     }
-    // Few outcomes, so that the first commit that hangs is the one of the message, or the second.
+    // Few outcomes, so that the first commit that hangs is that of the message, or the second one.
     let tables = "[retry]\nfirst = \"1h\"\nlongest = \"1h\"\n".to_string();
     let mut rig = Rig::start(Setup { tables, ..Setup::default() });
     rig.promise_many(5, ONE_BLOCK);
@@ -199,12 +199,12 @@ fn s127_s128_a_torn_tail_is_dropped_without_an_alarm_and_all_that_was_promised_c
         again.drain();
         assert!(!again.daemon.log().contains("damaged"), "{what}: {}", again.daemon.log());
         let came = again.open_sink().with(&torn).len();
-        // Whole, it may come: its client heard nothing and will send it again.
+        // A complete message may be delivered: its client got no reply and will send it again.
         assert!(came == 0 || what == "all of it", "{what}: {came}");
     }
 }
 
-/// Bodies of which five fill a segment.
+/// Size of a body of which five fill a segment.
 const LARGE: usize = 180_000;
 
 #[test]
@@ -281,8 +281,8 @@ fn s143_a_newer_spool_is_refused_by_name_and_not_a_byte_of_it_is_changed() {
     assert_eq!(rig.drain(), 0);
 }
 
-/// The spool is read, not mapped: a file that is cut short under the running mailer is an error of a
-/// read and not a SIGBUS.
+/// The spool is read and not mapped. A file that is truncated under the running mailer causes a read error and
+/// not a SIGBUS.
 #[test]
 fn s145_a_segment_cut_short_under_the_running_mailer_costs_its_messages_and_kills_nobody() {
     let mut rig = Rig::usual();

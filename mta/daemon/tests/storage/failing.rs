@@ -1,7 +1,7 @@
-//! A disk that fails, or takes its time (S121 to S126).
+//! A disk that fails or is slow (S121 to S126).
 //!
-//! Must never be content with a reply alone: what was promised is compared after the fault, and what
-//! was refused must not have come.
+//! Must never be content with a reply alone: the promised messages are compared after the fault, and the
+//! refused ones must not have arrived.
 
 use crate::rig::{Rig, can_trace, offer};
 use crate::support::{Client, token, until};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 const TROUBLE: &str = "451 4.3.0";
 
-/// A call that fails may have been for an outcome alone, which no client hears of: that none was
-/// refused is right too, once.
+/// A call that fails may have belonged to an outcome alone, which no client learns of. Once it is therefore
+/// correct that no message was refused.
 fn at_most_one(refused: &[String]) -> usize {
     assert!(refused.len() <= 1 && refused.iter().all(|reply| reply == TROUBLE), "{refused:?}");
     refused.len()
 }
 
-/// Names of the files in the lines of a trace that have this text.
+/// The names of the files in the lines of a trace that contain this text.
 fn files(trace: &str, having: &str) -> Vec<String> {
     let lines = trace.lines().filter(|line| line.contains(having));
     let name = |line: &str| Some(line.split_once('<')?.1.split_once('>')?.0.to_string());
@@ -55,7 +55,7 @@ fn s122_a_sync_that_failed_once_is_451_never_tried_again_and_its_mail_does_not_c
     let mut refused = 0;
     for nth in 1..4 {
         let strace = rig.inject("commit-0", &[&format!("fdatasync:error=EIO:when={nth}")]);
-        // One failed, and the next ones succeeded.
+        // One sync failed, and the next ones succeeded.
         refused += at_most_one(&rig.offer_many(5, 3_000));
         let trace = strace.detach();
         let (_, after) = trace.split_once("INJECTED").unwrap();
@@ -65,7 +65,7 @@ fn s122_a_sync_that_failed_once_is_451_never_tried_again_and_its_mail_does_not_c
     }
     assert!(refused > 0);
     rig.daemon.wait_for_log(&["set aside", "sync segment"]);
-    // Recovery reads the segments that failed too: the page cache has what was refused.
+    // Recovery also reads the segments that failed, because the page cache has the refused bytes.
     rig.restart();
     assert_eq!(rig.drain(), 0);
     rig.refused_stay_away();
@@ -89,7 +89,7 @@ fn s123_while_every_sync_fails_all_get_451_nothing_spins_and_old_mail_waits_and_
     let before = rig.promised();
     let sink = rig.open_sink();
     rig.does_not_spin();
-    // What is delivered now could not be recorded, and would come twice after a kill.
+    // A message that is delivered now could not be recorded, and would be delivered again after a kill.
     assert_eq!(sink.mails().len(), 0, "no attempt begins");
     assert!(strace.injected() > 3);
     strace.detach();
@@ -101,8 +101,8 @@ fn s123_while_every_sync_fails_all_get_451_nothing_spins_and_old_mail_waits_and_
     assert_eq!(rig.drain(), 0);
 }
 
-/// The same, and the mailer dies before the disk is well: what was delivered and could not be
-/// recorded comes again, once, and the log said how many may.
+/// The same, but the mailer dies before the disk recovers. Messages that were delivered but not recorded are
+/// delivered once more, and the log contains their number.
 #[test]
 fn s123_s125_deliveries_that_could_not_be_recorded_come_once_more_after_a_kill_and_none_is_lost() {
     if !can_trace() {
@@ -122,7 +122,7 @@ fn s123_s125_deliveries_that_could_not_be_recorded_come_once_more_after_a_kill_a
     assert!(twice <= allowed, "{twice} copies too many of 20, {allowed} were allowed");
 }
 
-/// 30 s in the list; the wait is what matters, not its length.
+/// The list of faults says 30 s. The wait matters, not its length.
 const SYNC_TAKES: Duration = Duration::from_secs(3);
 
 #[test]
@@ -133,10 +133,10 @@ fn s124_nobody_gets_250_before_a_slow_sync_has_come_back() {
     let mut rig = Rig::usual();
     rig.promise(1_000);
     let micros = SYNC_TAKES.as_micros();
-    // The slow sync may be the one that records the deferral of the first message, and begin before the first client.
+    // The slow sync may record the deferral of the first message, and may begin before the first client.
     let (port, start) = (rig.daemon.port, Instant::now());
     let strace = rig.inject("commit-0", &[&format!("fdatasync:delay_enter={micros}:when=1")]);
-    // One that does not wait for its reply: it may come all the same, once.
+    // One client does not wait for its reply. Its message may be delivered anyway, once.
     let mut impatient = Client::in_data(port, "a@client.test", "impatient@sink.test");
     impatient.send("Subject: impatient;\r\n\r\nxxx\r\n.\r\n");
     until("the sync to be asked for", || strace.trace().contains("fdatasync").then_some(()));
@@ -166,7 +166,7 @@ fn s125_a_directory_sync_that_fails_costs_no_promise_and_at_most_a_few_451() {
     }
     let mut rig = Rig::usual();
     let strace = rig.inject("background-0", &["fsync:error=EIO:when=1..2", "close:error=EIO"]);
-    // Segments are made ahead of need; only where the disk is slow does a client hear of it.
+    // Segments are created in advance. A client notices only if the disk is slow.
     let refused = rig.offer_many(12, 180_000);
     assert!(refused.len() < 6 && refused.iter().all(|reply| reply == TROUBLE), "{refused:?}");
     until("a directory sync to fail", || (strace.injected() > 0).then_some(()));
@@ -216,7 +216,7 @@ fn s126_interrupted_calls_are_made_again_and_eagain_is_an_error_and_no_loop() {
     rig.refused_stay_away();
 }
 
-/// Large bodies are read piece by piece when they are sent, small ones once.
+/// Large bodies are read in pieces when they are sent, small ones in one piece.
 #[test]
 fn s121_a_read_that_fails_defers_the_message_and_damages_nothing() {
     if !can_trace() {

@@ -1,6 +1,6 @@
-//! No room: space, blocks, quota, file size, inodes (S118, S119, S120).
+//! No room: disk space, blocks, quota, file size, inodes (S118, S119, S120).
 //!
-//! Must never take 451 for an answer: the client is to hear that it is room that is missing.
+//! Must never accept 451 as the reply: the client must learn that room is missing.
 
 use crate::cut::{notices, refusing, send_doomed};
 use crate::rig::{Rig, can_mount, can_trace};
@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 const NO_ROOM: &str = "452 4.3.1";
-/// Bodies of the load that fills the disk.
+/// Size of the bodies of the load that fills the disk.
 const BODY_BYTES: usize = 40_000;
 
 /// Sends until there is no room, makes room, sends more, and compares.
@@ -61,8 +61,7 @@ fn s120_a_file_system_without_inodes_answers_452_and_takes_mail_again_when_there
     fills_and_resumes(rig, || volume.fill_inodes(), || volume.make_room());
 }
 
-/// The room comes back by delivering what is queued, without anybody's help, and bounces and
-/// outcomes have the reserve.
+/// Delivery of the queued messages frees the room without help, and bounces and outcomes use the reserve.
 #[test]
 fn s118_a_disk_filled_by_the_queue_itself_drains_bounces_and_takes_mail_again() {
     if !can_mount("ext4") {
@@ -90,8 +89,8 @@ fn s118_a_disk_filled_by_the_queue_itself_drains_bounces_and_takes_mail_again() 
     rig.refused_stay_away();
 }
 
-/// The n-th call of each thread that writes, with each error that means "no room". A mailer for
-/// each call, because the pause after a failure in the background is two seconds.
+/// The n-th call of each thread that writes, with each error that means "no room". Each call has a mailer of
+/// its own, because the pause after a failure in the background is two seconds.
 #[test]
 fn s118_s119_no_room_at_the_nth_call_of_any_kind_is_452_and_loses_nothing() {
     if !can_trace() {
@@ -117,7 +116,7 @@ fn no_room_at(thread: &str, call: &str) {
     let mut refused = BTreeSet::new();
     for (nth, error) in [(1, "ENOSPC"), (3, "EDQUOT")] {
         let strace = rig.inject(thread, &[&format!("{call}:error={error}:when={nth}")]);
-        // More than a segment, so that one has to be made.
+        // More than a segment, so that a segment must be created.
         refused.extend(rig.offer_many(7, 180_000));
         until("the call to fail", || {
             refused.extend(rig.offer_many(1, 180_000));
@@ -131,7 +130,7 @@ fn no_room_at(thread: &str, call: &str) {
     rig.refused_stay_away();
 }
 
-/// Three failures in a row are the end of taking mail for a while: 452 nevertheless.
+/// After three failures in a row the mailer refuses mail for a while, still with 452.
 #[test]
 fn s118_no_room_at_every_sync_is_452_does_not_spin_and_ends_with_the_fault() {
     if !can_trace() {
@@ -140,7 +139,7 @@ fn s118_no_room_at_every_sync_is_452_does_not_spin_and_ends_with_the_fault() {
     let mut rig = Rig::usual();
     rig.promise_many(3, 2_000);
     let strace = rig.inject_everywhere(&["fdatasync:error=ENOSPC"]);
-    // The alarm is about three failures in a row. Nothing is written without mail: no attempt begins.
+    // The alarm reports three failures in a row. Without mail nothing is written, because no attempt begins.
     for _ in 0..3 {
         let replies: BTreeSet<_> = rig.offer_many(8, 2_000).into_iter().collect();
         assert_eq!(replies, BTreeSet::from([NO_ROOM.to_string()]));
@@ -153,8 +152,8 @@ fn s118_no_room_at_every_sync_is_452_does_not_spin_and_ends_with_the_fault() {
     rig.drain();
 }
 
-/// The limit is put on the running process. Writes that cross it are cut short by the kernel before
-/// the next one fails with SIGXFSZ and EFBIG: real short writes, S126.
+/// The limit is set on the running process. The kernel shortens writes that cross the limit before the next one
+/// fails with SIGXFSZ and EFBIG: real short writes, S126.
 #[test]
 fn s119_s126_a_file_size_limit_is_452_kills_nobody_and_is_over_when_it_is_raised() {
     if !needs::met(&[Need::Root("limits of other processes")]) {
@@ -163,7 +162,7 @@ fn s119_s126_a_file_size_limit_is_452_kills_nobody_and_is_over_when_it_is_raised
     let mut rig = Rig::usual();
     rig.promise_many(3, 2_000);
     let queue = rig.queue();
-    // As the queue's user: root without CAP_SYS_RESOURCE may not.
+    // As the user of queue, because root without CAP_SYS_RESOURCE may not set the limit.
     let user = std::fs::metadata(format!("/proc/{queue}")).unwrap().uid().to_string();
     let limit = |bytes: &str| {
         let (user, group) = (format!("--reuid={user}"), format!("--regid={user}"));

@@ -1,7 +1,7 @@
-//! File systems without `fallocate`, without a disk, or with another one under them (S146).
+//! File systems without `fallocate`, without a disk, or above another file system (S146).
 //!
-//! Must never say that mail survives a loss of power there: whether a sync means anything cannot be
-//! found out from here, and `docs/durability.md` says so.
+//! Must never claim that mail survives a loss of power there. A test cannot find out whether a sync has an
+//! effect, and `docs/durability.md` says so.
 
 use crate::rig::{Rig, SMALL, can_mount, can_trace};
 use crate::support::Setup;
@@ -28,7 +28,7 @@ fn s146_memory_as_a_file_system_works() {
     works_on(&Volume::tmpfs("size=64m,mode=755"));
 }
 
-/// ext2 knows no `fallocate`: EOPNOTSUPP. The zeros written ahead reserve the blocks.
+/// ext2 does not have `fallocate`: EOPNOTSUPP. The zeros that are written in advance reserve the blocks.
 #[test]
 fn s146_a_file_system_without_fallocate_works() {
     if !can_mount("ext2") {
@@ -47,7 +47,7 @@ fn s146_an_overlay_works() {
     works_on(&overlay);
 }
 
-/// What a file system says that refuses any of the calls the spool needs.
+/// The message about a file system that refuses any of the calls that the spool needs.
 #[test]
 fn s146_a_file_system_that_cannot_sync_a_directory_refuses_mail_and_says_why() {
     if !can_trace() {

@@ -1,6 +1,6 @@
-//! Where the spool is: missing, foreign, in use, deleted, copied (S135, S140, S141, S142).
+//! The directory of the spool: missing, of another kind, in use, deleted, copied (S135, S140, S141, S142).
 //!
-//! Must never start a second mailer in a directory that a test of another file uses.
+//! Must never start a second mailer in a directory of another file's test.
 
 use crate::rig::{POSTHASTE, Rig, can_mount};
 use crate::support::load::Load;
@@ -89,7 +89,7 @@ fn s135_s145_a_spool_of_another_user_is_refused_and_said_whose_it_is() {
     let said = rig.refuses_to_start();
     assert!(said.contains("belongs to user 12345") && said.contains("chown"), "{said}");
     chown(&spool, Some(ours), None).unwrap();
-    // A file in it that is another's: not readable, so not silently left out.
+    // A file of another user in the directory. It is not readable, so it is not silently ignored.
     let segment = spool.join("segment-00000000");
     chown(&segment, Some(12_345), Some(12_345)).unwrap();
     fs::set_permissions(&segment, fs::Permissions::from_mode(0o600)).unwrap();
@@ -130,8 +130,8 @@ fn s135_a_spool_on_a_file_system_of_its_own_works_and_is_missed_when_that_is_not
     run("umount", &["-l", &text(&spool)]);
 }
 
-/// In `restart.rs` the second one is a neighbour; here it is in another container, as far as the
-/// kernel is concerned, and the first one has left the lock's file behind by dying.
+/// In `restart.rs` the second mailer runs beside the first. Here the kernel sees it in another container, and
+/// the first mailer has died and left the lock file.
 #[test]
 fn s140_a_second_mailer_in_another_pid_namespace_is_refused_and_a_stale_lock_is_no_lock() {
     if !needs::met(&[Need::Root("mount"), Need::Mounts]) {
@@ -160,7 +160,7 @@ fn s140_a_second_mailer_in_another_pid_namespace_is_refused_and_a_stale_lock_is_
     assert_eq!(rig.drain(), 0);
 }
 
-/// Two state directories, one spool by a bind mount: the spool's own lock decides.
+/// Two state directories with one spool by a bind mount: the lock of the spool decides.
 #[test]
 fn s140_two_state_directories_cannot_share_a_spool() {
     if !needs::met(&[Need::Root("mount"), Need::Mounts]) {
@@ -168,7 +168,7 @@ fn s140_two_state_directories_cannot_share_a_spool() {
     }
     let mut rig = Rig::usual();
     rig.promise_many(5, 2_000);
-    // The namespace is this thread's; only what starts from here on sees the mount.
+    // The namespace belongs to this thread. Only processes that start from now on see the mount.
     let volume = Volume::tmpfs("size=64m");
     let state = volume.path.join("state");
     let spool = state.join("spool");

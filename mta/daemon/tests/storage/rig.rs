@@ -1,4 +1,4 @@
-//! A mailer whose next hop is closed, what it has promised, and the comparison at the end.
+//! A mailer whose next hop is closed, the messages that it has promised, and the comparison at the end.
 //!
 //! Must never forget a message that got its 250.
 
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Segments so small that a few messages fill one, and one commit at a time, so that the n-th call
-/// is the same each time.
+/// Settings with segments so small that a few messages fill one, and with one commit at a time, so that the
+/// n-th call is the same each time.
 pub const SMALL: &str = "segment_bytes = \"1MiB\"\nbatch_bytes_max = \"256KiB\"\n\
     reserve_bytes = \"1MiB\"\nsnapshot_log_bytes = \"4MiB\"\nkeep_free_bytes = 0\n\
     commits_in_flight = 1";
@@ -24,25 +24,27 @@ pub const SMALL: &str = "segment_bytes = \"1MiB\"\nbatch_bytes_max = \"256KiB\"\
 /// The program under test.
 pub const POSTHASTE: &str = env!("CARGO_BIN_EXE_posthaste");
 
-/// Copies of one message that a test's faults can make, each by one end of the mailer.
+/// Upper bound on the copies of one message that the faults of a test can cause: one for each end of the
+/// mailer.
 const COPIES_MAX: usize = 3;
 
 const RETRY_SOON: &str = "[retry]\nfirst = \"1s\"\nlongest = \"1s\"\njitter = 0\n";
 
-/// CPU time in a second of a process that waits, in percent; one that spins takes about 100.
+/// Upper bound on the CPU time of a waiting process in one second, in percent. A process that spins takes about
+/// 100.
 const IDLE_PERCENT_MAX: f64 = 40.0;
 
-/// Whether a file system of this kind can be made in an image and mounted here.
+/// True if a file system of this kind can be created in an image and mounted here.
 pub fn can_mount(kind: &'static str) -> bool {
     needs::met(&[Need::Root("mount"), Need::Image(kind)])
 }
 
-/// Whether `strace` can make the mailer's system calls fail here.
+/// True if `strace` can make system calls of the mailer fail here.
 pub fn can_trace() -> bool {
     needs::met(&[Need::Root("strace"), Need::Tracing])
 }
 
-/// A message of these tests: who gets it and what it says follow from its token.
+/// A message of these tests. Its recipient and its text depend only on its token.
 pub fn body(token: &str, bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 80);
     for line in 0.. {
@@ -54,18 +56,18 @@ pub fn body(token: &str, bytes: usize) -> String {
     text
 }
 
-/// The mailer, its next hop, and what was promised.
+/// The mailer, its next hop, and the promised messages.
 pub struct Rig {
     pub daemon: Daemon,
     closed: Option<Closed>,
     sink: Option<Sink>,
-    /// Length of the body by token.
+    /// The length of each promised body, by token.
     promised: BTreeMap<String, usize>,
     refused: BTreeSet<String>,
 }
 
 impl Rig {
-    /// On a file system of the test's own.
+    /// A mailer with its state directory on a file system of the test.
     pub fn on(volume: &Volume) -> Rig {
         Rig::start(Setup { state: Some(volume.path.join("state")), ..Setup::default() })
     }
@@ -86,12 +88,12 @@ impl Rig {
         }
     }
 
-    /// The usual one, beside other files of the tests.
+    /// A mailer with its state directory in the usual place.
     pub fn usual() -> Rig {
         Rig::start(Setup::default())
     }
 
-    /// The queue process.
+    /// The process id of the queue process.
     pub fn queue(&self) -> u32 {
         self.daemon.pids_of("queue")[0]
     }
@@ -101,12 +103,12 @@ impl Rig {
         Strace::thread(self.queue(), thread, injections)
     }
 
-    /// The same in all its threads.
+    /// Makes calls of all threads of the queue process fail.
     pub fn inject_everywhere(&self, injections: &[&str]) -> Strace {
         Strace::process(self.queue(), injections)
     }
 
-    /// Offers one message; the last reply.
+    /// Offers one message. Returns the last reply.
     pub fn offer(&mut self, bytes: usize) -> Reply {
         self.offer_one(bytes).1
     }
@@ -121,41 +123,41 @@ impl Rig {
         (token, reply)
     }
 
-    /// Offers one that must be taken.
+    /// Offers one message that must be accepted.
     pub fn promise(&mut self, bytes: usize) -> String {
         let (token, reply) = self.offer_one(bytes);
         assert_eq!(reply.code, 250, "{reply:?}");
         token
     }
 
-    /// Offers so many that must be taken.
+    /// Offers `count` messages that must be accepted.
     pub fn promise_many(&mut self, count: usize, bytes: usize) {
         (0..count).for_each(|_| drop(self.promise(bytes)));
     }
 
-    /// Offers so many; the replies that were not 250, as code and enhanced code.
+    /// Offers `count` messages. Returns the replies other than 250, as code and enhanced code.
     pub fn offer_many(&mut self, count: usize, bytes: usize) -> Vec<String> {
         let replies = (0..count).map(|_| self.offer(bytes));
         let bad = replies.filter(|reply| reply.code != 250);
         bad.map(|reply| format!("{} {}", reply.code, reply.enhanced())).collect()
     }
 
-    /// Offers one again and again until it is taken.
+    /// Offers messages until one is accepted.
     pub fn until_taken(&mut self) {
         until("a message to be taken again", || (self.offer(200).code == 250).then_some(()));
     }
 
-    /// What a load has been promised is to be drained too.
+    /// Adds the promised messages of a load to the comparison.
     pub fn add(&mut self, load: Load, bytes: usize) {
         self.promised.extend(load.stop().into_iter().map(|token| (token, bytes)));
     }
 
-    /// It was deleted on purpose.
+    /// Removes a message that was deleted on purpose.
     pub fn forget(&mut self, token: &str) {
         self.promised.remove(token);
     }
 
-    /// What the other one has promised by itself is promised here too.
+    /// Takes over the promised messages of another rig.
     pub fn promised_as(&mut self, other: &Rig) {
         self.promised = other.promised.clone();
     }
@@ -169,22 +171,22 @@ impl Rig {
         self.open_sink_with(Script::default())
     }
 
-    /// The same, answering as this says.
+    /// Opens the next hop with these replies.
     pub fn open_sink_with(&mut self, script: Script) -> Sink {
         if let Some(closed) = self.closed.take() {
             self.sink = Some(closed.open(script));
-            // Nobody need wait for the next turn; a mailer that cannot store anything may refuse.
+            // The queue is run at once. A mailer that cannot store anything may refuse the command.
             let _ = self.daemon.command(&["queue", "flush"]);
         }
         self.sink.clone().unwrap()
     }
 
-    /// Tries to start the stopped mailer, which must end with an error; what it said.
+    /// Tries to start the stopped mailer, which must exit with an error. Returns its message.
     pub fn refuses_to_start(&self) -> String {
         refused_start(&self.daemon.directory.join("posthaste.toml"))
     }
 
-    /// The same for another one with this state directory and a port of its own.
+    /// The same for another mailer with this state directory and a port of its own.
     pub fn refuses_elsewhere(&self, state: &Path) -> String {
         let settings = self.daemon.directory.join("posthaste.toml");
         let settings = std::fs::read_to_string(settings).unwrap();
@@ -197,14 +199,14 @@ impl Rig {
         refused_start(&file)
     }
 
-    /// Kills all and starts again.
+    /// Kills all processes and starts the mailer again.
     pub fn restart(&self) {
         self.daemon.kill();
         self.daemon.start_again();
     }
 
-    /// Opens the next hop, waits until the queue is empty, and compares token by token; how many
-    /// copies came beyond the first of each.
+    /// Opens the next hop, waits until the queue is empty, and compares token by token. Returns the number of
+    /// copies beyond the first of each message.
     pub fn drain(&mut self) -> usize {
         let sink = self.open_sink();
         self.wait_for_empty_queue();
@@ -214,7 +216,7 @@ impl Rig {
         twice
     }
 
-    /// The recipients that the log said may come twice when writes first failed: those with sending
+    /// The recipients that may get duplicates according to the log when writes first failed: those with sending
     /// processes, and those whose outcome was not synced.
     pub fn may_come_twice(&self) -> usize {
         let log = self.daemon.log();
@@ -224,7 +226,7 @@ impl Rig {
         said.split_whitespace().filter_map(|word| word.parse::<usize>().ok()).sum()
     }
 
-    /// Waits until nothing is in the queue, and until that is on the disk.
+    /// Waits until the queue is empty and that is on the disk.
     pub fn wait_for_empty_queue(&self) {
         let deadline = Instant::now() + PATIENCE;
         while self.daemon.queued() > 0 {
@@ -240,8 +242,8 @@ impl Rig {
         self.settle();
     }
 
-    /// The last outcomes may still be on their way to the disk. There is one commit at a time, so
-    /// what is promised now comes after them. After a fault there may be no room yet for one more.
+    /// The last outcomes may still be on their way to the disk. There is one commit at a time, so a message
+    /// that is promised now follows them. After a fault there may be no room for a message yet.
     fn settle(&self) {
         let word = token("settle");
         until("a last message to be promised", || {
@@ -257,8 +259,8 @@ impl Rig {
         assert!(delete.status.success(), "{}", String::from_utf8_lossy(&delete.stderr));
     }
 
-    /// What was promised and is not among these, and how many came more than once. Each that came
-    /// must be as it was sent, for whom it was sent.
+    /// The promised messages that are not among these, and the number of messages that arrived more than once.
+    /// Asserts that each message is as it was sent, and was sent to its own recipient.
     pub fn compare(&self, mails: &[Mail]) -> (Vec<String>, usize) {
         let mut copies: BTreeMap<String, usize> = BTreeMap::new();
         for mail in mails.iter().filter(|mail| !mail.from.contains("<>")) {
@@ -274,7 +276,7 @@ impl Rig {
         (lost.cloned().collect(), copies.values().map(|count| count - 1).sum())
     }
 
-    /// Nothing that was refused has come.
+    /// Asserts that no refused message has arrived.
     pub fn refused_stay_away(&self) {
         let mails = self.sink.as_ref().expect("drained before").mails();
         let ours = mails.iter().filter(|mail| !mail.from.contains("<>"));
@@ -282,7 +284,7 @@ impl Rig {
         assert_eq!(came.collect::<Vec<_>>(), Vec::<String>::new(), "refused, and delivered");
     }
 
-    /// The queue process waits instead of trying without pause.
+    /// Asserts that the queue process waits between its attempts to write.
     pub fn does_not_spin(&self) {
         let pid = self.queue();
         let (start, before) = (Instant::now(), cpu_seconds(pid));
@@ -291,7 +293,7 @@ impl Rig {
         assert!(percent < IDLE_PERCENT_MAX, "the queue process takes {percent:.0} % of a core");
     }
 
-    /// The state directory's spool.
+    /// The spool in the state directory.
     pub fn spool(&self) -> PathBuf {
         self.daemon.state().join("spool")
     }
@@ -306,7 +308,7 @@ fn refused_start(settings: &Path) -> String {
     said
 }
 
-/// A message below its header.
+/// The part of a message below its header section.
 fn content(mail: &Mail) -> String {
     String::from_utf8_lossy(mail.body()).into_owned()
 }
@@ -327,7 +329,8 @@ pub fn intact(mail: &Mail) -> String {
     token
 }
 
-/// Sends one message over a connection of its own; the reply to it, or the one that came first.
+/// Sends one message over a connection of its own. Returns the reply to it, or the first reply that is not
+/// positive.
 pub fn offer(port: u16, token: &str, bytes: usize) -> Reply {
     let mut client = Client::connect(port);
     let greeting = client.reply();
@@ -350,7 +353,7 @@ pub fn offer(port: u16, token: &str, bytes: usize) -> Reply {
     client.reply()
 }
 
-/// CPU time of a process so far.
+/// The CPU time of a process so far.
 fn cpu_seconds(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let after_name = stat.rsplit(") ").next().unwrap();

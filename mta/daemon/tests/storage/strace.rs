@@ -1,6 +1,6 @@
-//! System calls of a running process that are made to fail, by `strace`.
+//! System calls of a running process that `strace` makes fail.
 //!
-//! Must never be taken to have done so unless its trace says it.
+//! Must never be believed unless the trace contains the failed call.
 
 use crate::support::{token, until};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub struct Strace {
     directory: PathBuf,
 }
 
-/// Threads of the queue process by name: one commit in flight makes one thread for commits.
+/// The threads of the queue process by name. With one commit in flight there is one thread for commits.
 pub fn thread(pid: u32, name: &str) -> u32 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let mut found = tasks.filter(|task| {
@@ -24,7 +24,7 @@ pub fn thread(pid: u32, name: &str) -> u32 {
 }
 
 impl Strace {
-    /// Injects into all threads of a process; counts (`when`) are for each thread apart.
+    /// Injects into all threads of a process. The counts (`when`) are separate for each thread.
     pub fn process(pid: u32, injections: &[&str]) -> Strace {
         Strace::attach(&["-f", "-p", &pid.to_string()], injections)
     }
@@ -34,14 +34,14 @@ impl Strace {
         Strace::attach(&["-p", &thread(pid, name).to_string()], injections)
     }
 
-    /// Each injection is `CALL:error=…:when=…`. In place of a call that is to fail one is made that
-    /// does nothing and that the jail allows: a number of none would be a reason to die.
-    fn attach(whom: &[&str], injections: &[&str]) -> Strace {
+    /// Attaches strace. Each injection is `CALL:error=…:when=…`. A call that must fail is replaced by a call
+    /// without an effect that the jail allows. An invalid number would kill the process.
+    fn attach(target: &[&str], injections: &[&str]) -> Strace {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(token("strace"));
         std::fs::create_dir_all(&directory).unwrap();
         let calls: Vec<&str> = injections.iter().filter_map(|one| one.split(':').next()).collect();
         let mut command = Command::new("strace");
-        command.args(whom).arg("-y").arg("-e").arg(format!("trace={}", calls.join(",")));
+        command.args(target).arg("-y").arg("-e").arg(format!("trace={}", calls.join(",")));
         for one in injections {
             let harmless = if one.contains("delay") { "" } else { ":syscall=gettid" };
             command.arg("-e").arg(format!("inject={one}{harmless}"));
@@ -63,19 +63,19 @@ impl Strace {
         std::fs::read_to_string(self.directory.join("said")).unwrap_or_default()
     }
 
-    /// The calls so far, a line each.
+    /// The calls so far, one in each line.
     pub fn trace(&self) -> String {
         let bytes = std::fs::read(self.directory.join("trace")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The calls that were tampered with so far.
+    /// The calls so far whose result was changed.
     pub fn injected(&self) -> usize {
         let trace = self.trace();
         trace.matches("(INJECTED)").count() + trace.matches("(DELAYED)").count()
     }
 
-    /// Lets go of the process; the calls that were traced.
+    /// Detaches from the process. Returns the traced calls.
     pub fn detach(mut self) -> String {
         self.end();
         self.trace()
@@ -97,8 +97,8 @@ impl Strace {
     }
 }
 
-/// strace that is told to let go while its process dies can wait for the first thread, which is
-/// reaped after all others only, for ever.
+/// If the process dies while strace detaches, strace can wait forever for the first thread, which is reaped
+/// after all others.
 const DETACH_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl Drop for Strace {

@@ -1,7 +1,7 @@
-//! File systems of a test's own: an image under a loop device, or memory.
+//! File systems of a test: an image under a loop device, or memory.
 //!
-//! Must never be seen by another test: each thread that mounts has a mount namespace of its own,
-//! which goes with the thread and its daemon, also when the test program is killed.
+//! Must never be visible to another test. Each thread that mounts has a mount namespace of its own, which
+//! disappears with the thread and its daemon, even if the test program is killed.
 
 use crate::support::{token, until};
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use std::process::{Command, Stdio};
 
 /// A mounted file system.
 pub struct Volume {
-    /// Where it is mounted.
+    /// The mount point.
     pub path: PathBuf,
     directory: PathBuf,
     kind: &'static str,
     options: String,
 }
 
-/// Runs a program that must succeed; what it printed.
+/// Runs a program that must succeed. Returns its output.
 pub fn run(program: &str, arguments: &[&str]) -> String {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let mut command = Command::new(program);
@@ -36,7 +36,7 @@ fn text(path: &Path) -> &str {
 }
 
 impl Volume {
-    /// An image of so many megabytes, made with these options of mkfs.
+    /// Creates an image of `megabytes` MB with these options of mkfs.
     pub fn image(kind: &'static str, megabytes: u64, mkfs: &[&str], options: &str) -> Volume {
         let volume = Volume::place(kind, options);
         let image = volume.image_path();
@@ -47,14 +47,14 @@ impl Volume {
         volume
     }
 
-    /// So many megabytes of memory.
+    /// A file system in memory with these mount options.
     pub fn tmpfs(options: &str) -> Volume {
         let volume = Volume::place("tmpfs", options);
         run("mount", &["-t", "tmpfs", "-o", options, "tmpfs", text(&volume.path)]);
         volume
     }
 
-    /// A layer above `lower`, with what changes kept in `upper`.
+    /// A layer above `lower` that stores changes in `upper`.
     pub fn overlay(lower: &Path, upper: &Path) -> Volume {
         let work = upper.with_extension("work");
         [lower, upper, &work].iter().for_each(|path| std::fs::create_dir_all(path).unwrap());
@@ -77,7 +77,7 @@ impl Volume {
         self.directory.join("image")
     }
 
-    /// Mounts the image; the loop device goes when it is unmounted.
+    /// Mounts the image. The loop device is removed when the image is unmounted.
     pub fn mount(&self) {
         let options = match self.options.as_str() {
             "" => "loop".to_string(),
@@ -87,7 +87,8 @@ impl Volume {
         run("mount", &["-t", self.kind, "-o", &options, text(&image), path]);
     }
 
-    /// Other tests' children have our descriptors between fork and exec: they are waited for.
+    /// Between fork and exec, children of other tests have copies of our descriptors. The call is repeated
+    /// until they are closed.
     pub fn unmount(&self) {
         until("the volume to be unmounted", || {
             let output = Command::new("umount").arg(&self.path).output().unwrap();
@@ -97,7 +98,7 @@ impl Volume {
         });
     }
 
-    /// The loop device's name, as in /sys.
+    /// The name of the loop device in /sys.
     pub fn device(&self) -> String {
         let mounts = std::fs::read_to_string("/proc/thread-self/mounts").unwrap();
         let line = mounts.lines().find(|line| line.contains(text(&self.path))).unwrap();
@@ -105,27 +106,27 @@ impl Volume {
         device.strip_prefix("/dev/").expect("a loop device").to_string()
     }
 
-    /// Mends what an error left, as an operator would before mounting again.
+    /// Repairs the file system as an operator would before the next mount.
     pub fn repair(&self) {
         let image = self.image_path();
         let status = Command::new("/sbin/e2fsck").args(["-fy", text(&image)]).output().unwrap();
-        // 1: errors were corrected.
+        // Exit code 1: errors were corrected.
         assert!(status.status.code().is_some_and(|code| code < 4), "{status:?}");
     }
 
-    /// What a loss of power leaves of ext4 and xfs: nothing more reaches the disk, not even the
-    /// file system's log.
+    /// Leaves the state of ext4 or xfs after a loss of power: nothing more reaches the disk, not even the log
+    /// of the file system.
     pub fn cut(&self) {
         use std::os::fd::AsRawFd;
         // _IOR('X', 125, u32) and EXT4_GOING_FLAGS_NOLOGFLUSH / XFS_FSOP_GOING_FLAGS_NOLOGFLUSH.
         const GOING_DOWN: u64 = 0x8004_587d;
         let (root, how) = (std::fs::File::open(&self.path).unwrap(), 2u32);
-        // SAFETY: the ioctl reads one u32 from the pointer, which lives until it returns.
+        // SAFETY: the ioctl reads one u32 from the pointer, which is valid until it returns.
         let result = unsafe { libc::ioctl(root.as_raw_fd(), GOING_DOWN as _, &how) };
         assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
     }
 
-    /// Files of one megabyte until no more fits; they go with [`Volume::make_room`].
+    /// Writes files of one megabyte until the disk is full. [`Volume::make_room`] removes them.
     pub fn fill(&self) {
         let megabyte = vec![0x55; 1 << 20];
         for number in 0..1 << 20 {
@@ -136,7 +137,7 @@ impl Volume {
         }
     }
 
-    /// Empty files until there is no inode for another.
+    /// Creates empty files until there is no free inode.
     pub fn fill_inodes(&self) {
         for number in 0..1 << 20 {
             if std::fs::write(self.path.join(format!("ballast-{number}")), b"").is_err() {
@@ -162,9 +163,9 @@ impl Drop for Volume {
     }
 }
 
-/// Mounts of this thread, and of what it starts, are nobody else's from here on.
+/// Makes the mounts of this thread, and of what it starts, invisible to others from now on.
 fn own_mounts() {
-    // SAFETY: unshare and mount take no pointers but to these literals, which live on.
+    // SAFETY: unshare and mount take no pointers except to these literals, which are static.
     let result = unsafe {
         libc::unshare(libc::CLONE_NEWNS)
             | libc::mount(

@@ -1,13 +1,13 @@
-//! A client that sends the bytes it is told, cut as it is told, and reads replies.
+//! A client that sends exactly the given bytes, cut as requested, and reads replies.
 //!
-//! Must never mend what it sends.
+//! Must never correct the bytes that it sends.
 
 use super::PATIENCE;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
-/// One reply: its code, and its lines without code.
+/// One reply: its code, and its lines without the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub code: u16,
@@ -15,17 +15,17 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// 5yz.
+    /// True for 5yz.
     pub fn is_refusal(&self) -> bool {
         self.code / 100 == 5
     }
 
-    /// Whether a line begins with this word, as with an EHLO keyword.
+    /// True if a line begins with this word, such as an EHLO keyword.
     pub fn offers(&self, word: &str) -> bool {
         self.lines.iter().any(|line| line.split(' ').next() == Some(word))
     }
 
-    /// The enhanced code, as in `5.1.1`.
+    /// The enhanced code, such as `5.1.1`.
     pub fn enhanced(&self) -> &str {
         self.lines[0].split(' ').next().unwrap_or("")
     }
@@ -38,12 +38,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects and says nothing.
+    /// Connects and sends nothing.
     pub fn connect(port: u16) -> Client {
         Client::over(TcpStream::connect(("127.0.0.1", port)).unwrap())
     }
 
-    /// Connects from this address of the loopback net.
+    /// Connects from this address of the loopback network.
     pub fn connect_from(from: &str, port: u16) -> Client {
         use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -59,7 +59,7 @@ impl Client {
         Client { stream, input: Vec::new() }
     }
 
-    /// Connects, reads the greeting, says EHLO.
+    /// Connects, reads the greeting and sends EHLO.
     pub fn ready(port: u16) -> Client {
         let mut client = Client::connect(port);
         client.expect(220);
@@ -75,7 +75,7 @@ impl Client {
         client
     }
 
-    /// In a transaction from `sender` to `recipient`, after the 354.
+    /// Starts a transaction from `sender` to `recipient` and returns after the 354.
     pub fn in_data(port: u16, sender: &str, recipient: &str) -> Client {
         let mut client = Client::ready(port);
         client.envelope(sender, recipient);
@@ -83,7 +83,7 @@ impl Client {
         client
     }
 
-    /// MAIL and one RCPT.
+    /// Sends MAIL and one RCPT.
     pub fn envelope(&mut self, sender: &str, recipient: &str) {
         self.ask(&format!("MAIL FROM:<{sender}>"), 250);
         self.ask(&format!("RCPT TO:<{recipient}>"), 250);
@@ -93,7 +93,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// Sends in segments of so many bytes, each on its way before the next.
+    /// Sends in segments of `piece` bytes, with a pause after each.
     pub fn send_cut(&mut self, bytes: impl AsRef<[u8]>, piece: usize, rest: Duration) {
         for bytes in bytes.as_ref().chunks(piece) {
             self.send(bytes);
@@ -101,37 +101,37 @@ impl Client {
         }
     }
 
-    /// Sends what the peer may not live to read; says whether all of it went out.
+    /// Sends bytes to a peer that may close meanwhile. Returns whether all bytes were sent.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// One command line and its reply, of any code.
+    /// Sends one command line. Returns the reply.
     pub fn command(&mut self, line: &str) -> Reply {
         self.send(format!("{line}\r\n"));
         self.reply()
     }
 
-    /// One command line whose reply must have this code.
+    /// Sends one command line whose reply must have this code.
     pub fn ask(&mut self, line: &str, code: u16) -> Reply {
         let reply = self.command(line);
         assert_eq!(reply.code, code, "to {line:.200?}: {reply:?}");
         reply
     }
 
-    /// The next reply must have this code.
+    /// Reads the next reply, which must have this code.
     pub fn expect(&mut self, code: u16) -> Reply {
         let reply = self.reply();
         assert_eq!(reply.code, code, "{reply:?}");
         reply
     }
 
-    /// The next reply; the connection must not end before it.
+    /// Reads the next reply. The connection must not end before it.
     pub fn reply(&mut self) -> Reply {
         self.next_reply().expect("a reply, but the connection was closed")
     }
 
-    /// The next reply; `None` when the connection has ended, by FIN or RST.
+    /// Reads the next reply, or returns `None` if the connection has ended, by FIN or RST.
     pub fn next_reply(&mut self) -> Option<Reply> {
         let mut lines = Vec::new();
         loop {
@@ -146,7 +146,7 @@ impl Client {
         }
     }
 
-    /// All replies until the connection ends.
+    /// Reads all replies until the connection ends.
     pub fn replies_to_the_end(&mut self) -> Vec<Reply> {
         std::iter::from_fn(|| self.next_reply()).collect()
     }
@@ -173,7 +173,7 @@ impl Client {
         }
     }
 
-    /// Whether nothing is said for this long, and the connection stays open.
+    /// True if the peer sends nothing for this time and the connection stays open.
     pub fn is_silent(&mut self, time: Duration) -> bool {
         if !self.input.is_empty() {
             return false;
@@ -197,13 +197,13 @@ impl Client {
         set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 
-    /// Closes our half: the peer reads the end of the connection.
+    /// Closes this side: the peer reads the end of the connection.
     pub fn half_close(&mut self) {
-        // The peer may have closed before us.
+        // The peer may have closed first.
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
 
-    /// Where this client is seen to come from.
+    /// The address of this client as the daemon sees it.
     pub fn address(&self) -> SocketAddr {
         self.stream.local_addr().unwrap()
     }

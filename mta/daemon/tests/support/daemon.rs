@@ -1,6 +1,6 @@
-//! A daemon in a directory of its own: started, asked, stopped, killed.
+//! A daemon in a directory of its own, which a test can start, query, stop and kill.
 //!
-//! Must never touch a process or a directory that it did not make.
+//! Must never affect a process or a directory that it did not create.
 
 use super::{Client, PATIENCE, Sink, free_port, token, until};
 use serde_json::Value;
@@ -14,42 +14,41 @@ use std::time::{Duration, Instant};
 
 const POSTHASTE: &str = env!("CARGO_BIN_EXE_posthaste");
 
-/// What a daemon of a test is to be like.
+/// The settings and the environment of a test's daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// Lines above the first table.
     pub top: String,
-    /// More tables: `[limits]`, `[[listen]]`, `[retry]` and so on.
+    /// Further tables: `[limits]`, `[[listen]]`, `[retry]` and so on.
     pub tables: String,
-    /// Routes that come before the ones to the sink.
+    /// Routes before the ones to the sink.
     pub routes: String,
-    /// Where `sink.test` and all below it go.
+    /// The next hop of `sink.test` and all domains below it.
     pub sink_port: u16,
-    /// Environment of the daemon.
+    /// The environment of the daemon.
     pub environment: Vec<(String, String)>,
-    /// `deliver` of `[local]`; the template's Maildir where empty.
+    /// `deliver` of `[local]`. If empty, the Maildir of the template.
     pub deliver: String,
-    /// More lines of `[[listen]]`.
+    /// Further lines of `[[listen]]`.
     pub listen_lines: String,
-    /// Lines of `[spool]` in place of the usual ones.
+    /// Lines of `[spool]` that replace the usual ones.
     pub spool: String,
-    /// The state directory, where it is not to lie beside the settings.
+    /// The state directory, if it is not beside the settings.
     pub state: Option<PathBuf>,
-    /// The port is held by the test and handed over, as systemd does it.
+    /// True if the test opens the port and passes it on, as systemd does.
     pub listener: Option<Arc<TcpListener>>,
-    /// Standard error; a file `log` where empty.
+    /// Standard error. If empty, the file `log`.
     pub stderr: Option<Arc<std::fs::File>>,
-    /// Who the settings and the state belong to, and where they lie; for a wrapper that becomes
-    /// another user.
+    /// The owner of the settings and the state, and their directory, for a wrapper that changes the user.
     pub owner: Option<(u32, PathBuf)>,
-    /// Where it listens; a free port of 127.0.0.1 where there is none.
+    /// The address to listen at. If `None`, a free port of 127.0.0.1.
     pub listen: Option<SocketAddr>,
-    /// Runs before the program, with it as its arguments.
+    /// A command that is run with the program as its arguments.
     pub wrapper: Vec<String>,
 }
 
-/// A running daemon. `local.test` is delivered to Maildirs, `sink.test` to the sink,
-/// `hold.test` is held; who comes from 127.0.0.1 may relay, 127.0.0.9 is a stranger.
+/// A running daemon. `local.test` is delivered to Maildirs, `sink.test` to the sink, and `hold.test` is held.
+/// Clients from 127.0.0.1 may relay, and 127.0.0.9 is a stranger.
 pub struct Daemon {
     pub port: u16,
     pub directory: PathBuf,
@@ -57,7 +56,7 @@ pub struct Daemon {
     child: Mutex<Child>,
 }
 
-/// What must go when the test program ends: statics are never dropped.
+/// The directories and processes to remove when the test program ends. Statics are never dropped.
 static LEFT: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
 
 extern "C" fn clean_up() {
@@ -67,7 +66,7 @@ extern "C" fn clean_up() {
     }
 }
 
-/// The master has ended and was waited for: its number may be another's soon.
+/// True if master has ended and was waited for. Its process id may then belong to another process.
 fn forget_pid(directory: &Path) {
     let mut left = LEFT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for (pid, known) in left.iter_mut() {
@@ -77,7 +76,7 @@ fn forget_pid(directory: &Path) {
     }
 }
 
-/// Kills a master; its children end by themselves within a second, and the directory goes last.
+/// Kills a master. Its children end by themselves within a second, then the directory is removed.
 fn end(pid: u32, directory: &Path) {
     let children = if pid == 0 { Vec::new() } else { descendants(pid) };
     if pid != 0 {
@@ -91,7 +90,7 @@ fn end(pid: u32, directory: &Path) {
 }
 
 impl Daemon {
-    /// Starts one and waits until it greets.
+    /// Starts a daemon and waits until it greets.
     pub fn start(setup: Setup) -> Daemon {
         static AT_EXIT: Once = Once::new();
         // SAFETY: `clean_up` is an `extern "C"` function that does not unwind past its own locks.
@@ -113,12 +112,12 @@ impl Daemon {
         daemon
     }
 
-    /// The usual one, with this sink behind it.
+    /// Starts the usual daemon with this sink.
     pub fn with_sink(sink: &Sink) -> Daemon {
         Daemon::start(Setup { sink_port: sink.port, ..Setup::default() })
     }
 
-    /// What `posthaste check` says of these settings; `Err` where it refuses them.
+    /// Runs `posthaste check` on these settings. Returns its output, as `Err` if it refuses them.
     pub fn check(setup: &Setup) -> Result<(), String> {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(token("check"));
         std::fs::create_dir_all(&directory).unwrap();
@@ -153,7 +152,7 @@ impl Daemon {
         state(&self.setup, &self.directory)
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.setup.listen.unwrap_or_else(|| ([127, 0, 0, 1], self.port).into())
     }
@@ -164,7 +163,7 @@ impl Daemon {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Waits for a line of the log that has all these texts.
+    /// Waits for a line of the log that contains all these texts.
     pub fn wait_for_log(&self, texts: &[&str]) -> String {
         until(&format!("{texts:?} in the log"), || {
             let log = self.log();
@@ -183,7 +182,7 @@ impl Daemon {
             .unwrap()
     }
 
-    /// `queue list --json` with these conditions, a value for each message.
+    /// Runs `queue list --json` with these conditions. Returns a value for each message.
     pub fn queue(&self, conditions: &[&str]) -> Vec<Value> {
         let output = self.command(&[&["queue", "list", "--json"], conditions].concat());
         assert!(output.status.success(), "queue list: {}", String::from_utf8_lossy(&output.stderr));
@@ -204,7 +203,7 @@ impl Daemon {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Messages in the queue.
+    /// The number of messages in the queue.
     pub fn queued(&self) -> u64 {
         self.summary()["messages"].as_u64().unwrap()
     }
@@ -219,14 +218,14 @@ impl Daemon {
             .collect()
     }
 
-    /// Waits for the message in a user's Maildir that has this word.
+    /// Waits for the message in a user's Maildir that contains this word.
     pub fn wait_in_mailbox(&self, user: &str, token: &str) -> String {
         until(&format!("{token} in the mailbox of {user}"), || {
             self.mailbox(user).into_iter().find(|text| text.contains(token))
         })
     }
 
-    /// R0: the daemon takes and delivers mail as ever, and nothing is there of what was refused.
+    /// R0: the daemon still accepts and delivers mail, and has stored nothing of what it refused.
     pub fn works_and_has_nothing_for(&self, user: &str) {
         self.works();
         let address = format!("{user}@local.test");
@@ -235,7 +234,7 @@ impl Daemon {
         assert_eq!(self.mailbox(user), Vec::<String>::new(), "half-accepted and delivered");
     }
 
-    /// R0: the daemon takes a message and delivers it.
+    /// R0: the daemon accepts a message and delivers it.
     pub fn works(&self) {
         let token = token("works");
         let mut client = Client::in_data(self.port, "probe@client.test", "probe@local.test");
@@ -250,14 +249,14 @@ impl Daemon {
         self.child.lock().unwrap().id()
     }
 
-    /// The process ids of the master and all below it.
+    /// The process ids of master and its descendants.
     pub fn pids(&self) -> Vec<u32> {
         let mut pids = descendants(self.pid());
         pids.push(self.pid());
         pids
     }
 
-    /// The process ids of a role, from the words of their command lines.
+    /// The process ids of a role, found by their command lines.
     pub fn pids_of(&self, role: &str) -> Vec<u32> {
         let is_role = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -271,7 +270,7 @@ impl Daemon {
         signal_to(self.pid(), signal);
     }
 
-    /// SIGKILL to the master; waits until all its children are gone too.
+    /// Sends SIGKILL to master and waits until all its children are gone.
     pub fn kill(&self) {
         let children = descendants(self.pid());
         self.signal(libc::SIGKILL);
@@ -282,7 +281,7 @@ impl Daemon {
         });
     }
 
-    /// SIGKILL to all processes in one call, as when the system goes down.
+    /// Sends SIGKILL to all processes in one call, as if the system stopped.
     pub fn kill_all(&self) {
         let pids = self.pids();
         signal_to_group(self.pid(), libc::SIGKILL);
@@ -291,13 +290,13 @@ impl Daemon {
         until("all processes to end", || (!pids.iter().any(lives)).then_some(()));
     }
 
-    /// A signal to all processes in one call.
+    /// Sends a signal to all processes in one call.
     pub fn signal_all(&self, signal: i32) {
         signal_to_group(self.pid(), signal);
     }
 
-    /// SIGKILL to the master, and a new one at once, as a service manager in a hurry starts it.
-    /// The children of the former one: they are to end by themselves.
+    /// Sends SIGKILL to master and starts a new one at once, as an impatient service manager does. The children
+    /// of the previous master must end by themselves.
     pub fn kill_and_start_again(&self) -> Vec<u32> {
         let children = descendants(self.pid());
         self.signal(libc::SIGKILL);
@@ -306,7 +305,7 @@ impl Daemon {
         children
     }
 
-    /// SIGTERM; how long it took, and whether it ended well.
+    /// Sends SIGTERM. Returns how long the stop took and whether it succeeded.
     pub fn stop(&self) -> (Duration, bool) {
         let start = Instant::now();
         self.signal(libc::SIGTERM);
@@ -315,7 +314,7 @@ impl Daemon {
         (start.elapsed(), status.success())
     }
 
-    /// Starts it again after `kill` or `stop`, on the same port and directory.
+    /// Starts the daemon again after `kill` or `stop`, with the same port and directory.
     pub fn start_again(&self) {
         *self.child.lock().unwrap() = spawn(&self.setup, &self.directory);
         self.wait_until_it_greets();
@@ -347,19 +346,19 @@ pub fn signal_to(pid: u32, signal: i32) {
     unsafe { libc::kill(pid as i32, signal) };
 }
 
-/// It has not ended. One that has ended may wait for long to be buried by this machine's init.
+/// True if the process has not ended. A process that has ended may wait for a while until init reaps it.
 pub fn lives(pid: &u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-/// To the process group of this one, which `spawn` made for it.
+/// Sends a signal to the process group that `spawn` created for the process.
 fn signal_to_group(pid: u32, signal: i32) {
     // SAFETY: kill has no memory effects.
     unsafe { libc::kill(-(pid as i32), signal) };
 }
 
-/// All processes below this one.
+/// All descendants of this process.
 fn descendants(pid: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task");
     let tasks = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -374,7 +373,7 @@ fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// The program, behind its wrapper, with the listening socket where there is one.
+/// The program, behind its wrapper, with the listening socket if there is one.
 fn program(setup: &Setup) -> Command {
     let mut words = setup.wrapper.clone();
     if setup.listener.is_some() {
@@ -385,8 +384,8 @@ fn program(setup: &Setup) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     if let Some(fd) = setup.listener.as_ref().map(|listener| listener.as_raw_fd()) {
-        // SAFETY: dup2 is async-signal-safe and touches descriptors of the new process alone. The
-        // listener is not descriptor 3 itself: that one is long taken in a test program.
+        // SAFETY: dup2 is async-signal-safe and affects only descriptors of the new process. The listener's
+        // descriptor is not 3, which is in use in a test program.
         unsafe {
             command.pre_exec(move || match libc::dup2(fd, 3) {
                 -1 => Err(std::io::Error::last_os_error()),

@@ -1,7 +1,7 @@
-//! Faults on demand in a running daemon: a thread stopped or broken at a named place in the code,
-//! a wall clock moved. Test builds of the daemon alone know them.
+//! Faults in a running daemon: a thread that stops or fails at a named point in the code, or a moved wall
+//! clock. Only test builds of the daemon contain the points.
 //!
-//! Must never outlive the test: the file goes with it.
+//! Must never survive the test: the file is removed with it.
 
 use super::{token, until};
 use std::fs::File;
@@ -27,7 +27,7 @@ impl Faults {
         Faults { path, file }
     }
 
-    /// To be in the environment of the daemon.
+    /// The environment of the daemon.
     pub fn environment(&self) -> Vec<(String, String)> {
         vec![(ENVIRONMENT.into(), self.path.to_str().unwrap().into())]
     }
@@ -42,12 +42,13 @@ impl Faults {
         u64::from_ne_bytes(bytes)
     }
 
-    /// This is done when the points were reached one after the other, each so often.
+    /// Sets an action for the moment when the points were reached one after the other, each this number of
+    /// times.
     pub fn arm(&self, action: u64, steps: &[(Point, u64)]) {
         self.arm_with_key(action, steps, 0);
     }
 
-    /// The same, where the last point counts with this key only.
+    /// The same, but the last point counts only with this key.
     pub fn arm_with_key(&self, action: u64, steps: &[(Point, u64)], key: u64) {
         assert!(!steps.is_empty() && steps.len() < STEPS_MAX);
         self.disarm();
@@ -62,12 +63,12 @@ impl Faults {
         self.set(STEPS, steps[0].0 as u64);
     }
 
-    /// Nothing is done any more; who is frozen stays frozen.
+    /// Cancels the action. Stopped threads stay stopped.
     pub fn disarm(&self) {
         (0..STEPS_MAX).for_each(|at| self.set(STEPS + 2 * at, 0));
     }
 
-    /// How often it was done.
+    /// The number of times that the action happened.
     pub fn done(&self) -> u64 {
         self.get(DONE)
     }
@@ -76,13 +77,13 @@ impl Faults {
         until(what, || (self.done() > 0).then_some(()));
     }
 
-    /// Who is frozen goes on.
+    /// Lets stopped threads continue.
     pub fn thaw(&self) {
         self.disarm();
         self.set(THAW, 1);
     }
 
-    /// The wall clock of the daemon is so many seconds ahead.
+    /// Sets the wall clock of the daemon ahead by `seconds`.
     pub fn set_wall_ahead(&self, seconds: i64) {
         self.set(OFFSET, (seconds * 1_000_000) as u64);
     }

@@ -1,6 +1,6 @@
-//! Mail sent as fast as it is taken, through whatever happens to the daemon meanwhile.
+//! Mail that is sent as fast as it is accepted, whatever happens to the daemon.
 //!
-//! Must never count a message as promised whose 250 was not read whole.
+//! Must never count a message as promised unless its 250 was read completely.
 
 use super::token;
 use std::collections::BTreeSet;
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A reply that takes longer is as good as none.
+/// A reply that takes longer counts as no reply.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(30);
-/// Length of a body where the test does not say.
+/// Length of a body, unless the test sets another.
 const BODY_BYTES: usize = 2_000;
-/// Between a failure and the next try.
+/// The pause between a failure and the next attempt.
 const REST: Duration = Duration::from_millis(20);
 
 /// A message that got its 250.
@@ -22,9 +22,9 @@ const REST: Duration = Duration::from_millis(20);
 pub struct Promised {
     /// Its subject.
     pub token: String,
-    /// Before its MAIL was sent.
+    /// A moment before its MAIL was sent.
     pub began: Instant,
-    /// When its 250 had been read.
+    /// When its 250 was read.
     pub at: Instant,
 }
 
@@ -38,17 +38,17 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts `threads`, each with ten messages a connection to `recipient`.
+    /// Starts `threads` threads that send to `recipient`, each with ten messages on a connection.
     pub fn start(threads: usize, port: u16, recipient: &str) -> Load {
         Load::start_paced(threads, port, recipient, Duration::ZERO)
     }
 
-    /// The same, with a rest before each message.
+    /// The same with a pause before each message.
     pub fn start_paced(threads: usize, port: u16, recipient: &str, rest: Duration) -> Load {
         Load::start_sized(threads, port, recipient, rest, BODY_BYTES)
     }
 
-    /// The same, with bodies of this length.
+    /// The same with bodies of this length.
     pub fn start_sized(
         threads: usize,
         port: u16,
@@ -80,17 +80,17 @@ impl Load {
         Load { stop, promised, failed, failures, threads }
     }
 
-    /// The replies, and the errors of the connection, that ended one otherwise than by QUIT.
+    /// The replies and the errors that ended a connection otherwise than by QUIT.
     pub fn failures(&self) -> BTreeSet<String> {
         self.failures.lock().unwrap().clone()
     }
 
-    /// Messages that got 250 so far.
+    /// The number of messages that got 250 so far.
     pub fn promised(&self) -> usize {
         self.promised.lock().unwrap().len()
     }
 
-    /// Connections that ended otherwise than by QUIT.
+    /// The number of connections that ended otherwise than by QUIT.
     pub fn failed(&self) -> u64 {
         self.failed.load(Relaxed)
     }
@@ -101,14 +101,14 @@ impl Load {
         promised.iter().filter(|promised| promised.began >= moment).cloned().collect()
     }
 
-    /// Waits until so many more were promised; how long that took.
+    /// Waits until `count` more messages were promised. Returns how long that took.
     pub fn wait_for_more(&self, count: usize) -> Duration {
         let (start, wanted) = (Instant::now(), self.promised() + count);
         super::until("more promises", || (self.promised() >= wanted).then_some(()));
         start.elapsed()
     }
 
-    /// Ends the load; the tokens of all promised messages.
+    /// Ends the load. Returns the tokens of all promised messages.
     pub fn stop(self) -> BTreeSet<String> {
         self.stop.store(true, Relaxed);
         for thread in self.threads {
@@ -119,7 +119,7 @@ impl Load {
     }
 }
 
-/// One connection, ten messages or until the end.
+/// Sends on one connection, ten messages or until the load ends.
 fn connection(
     port: u16,
     recipient: &str,

@@ -1,7 +1,7 @@
-//! What every test over a real socket needs: a running daemon, a client that says exactly the
-//! bytes it is told, and a next hop that remembers what it got.
+//! The parts of every test over a real socket: a running daemon, a client that sends exactly the given bytes,
+//! and a next hop that remembers what it received.
 //!
-//! Must never reach into the daemon but by its sockets, its files and its command line.
+//! Must never use the daemon except through its sockets, its files and its command line.
 
 #![allow(dead_code, unused_imports, clippy::unwrap_used, missing_docs)]
 
@@ -19,16 +19,16 @@ pub use sink::{Mail, Script, Sink};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long anything that must happen may take on a loaded machine.
+/// Upper bound on the time that anything that must happen may take on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A word that no other message of this test run has.
+/// Returns a word that no other message of this test run contains.
 pub fn token(name: &str) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     format!("{name}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed))
 }
 
-/// Asks again and again until there is an answer.
+/// Repeats the question until there is an answer.
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -40,13 +40,13 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A port that nobody uses now.
+/// Returns a port that no process uses now.
 pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
-/// A tool of Postfix's: installed, or as `./check` unpacked it.
+/// The path of a Postfix tool, installed or unpacked by `./check`.
 pub fn postfix_tool(name: &str) -> std::process::Command {
     let unpacked = std::env::var_os("POSTHASTE_TEST_POSTFIX").map(std::path::PathBuf::from);
     let installed = std::path::Path::new("/usr/sbin").join(name);

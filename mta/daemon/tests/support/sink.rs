@@ -1,6 +1,6 @@
-//! A next hop that remembers every message, and answers as its script says.
+//! A next hop that remembers every message and answers as its script says.
 //!
-//! Must never take anything but CRLF.CRLF for the end of DATA: it is the judge of what we send.
+//! Must never accept anything but CRLF.CRLF as the end of DATA, because it checks what the mailer sends.
 
 use super::until;
 use std::io::{BufReader, ErrorKind, Read, Write};
@@ -9,25 +9,25 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// One message as it came.
+/// One message as it arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Mail {
-    /// All of MAIL's argument.
+    /// The whole argument of MAIL.
     pub from: String,
-    /// All of each accepted RCPT's argument.
+    /// The whole argument of each accepted RCPT.
     pub to: Vec<String>,
-    /// The message, dots unstuffed.
+    /// The message without dot-stuffing.
     pub data: Vec<u8>,
-    /// It came by BDAT.
+    /// True if the message arrived by BDAT.
     pub chunked: bool,
-    /// Number of the connection it came over.
+    /// The number of the connection.
     pub connection: usize,
-    /// When it had come.
+    /// When the message had arrived.
     pub at: Option<Instant>,
 }
 
 impl Mail {
-    /// The message below the first empty line.
+    /// The part of the message below the first empty line.
     pub fn body(&self) -> &[u8] {
         let at = find(&self.data, b"\r\n\r\n").expect("a header and a body");
         &self.data[at + 4..]
@@ -39,19 +39,19 @@ impl Mail {
     }
 }
 
-/// Where `needle` is.
+/// The position of `needle`.
 pub fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     bytes.windows(needle.len()).position(|window| window == needle)
 }
 
-/// How a sink behaves. Replies are whole lines without CRLF.
+/// The behaviour of a sink. Replies are whole lines without CRLF.
 #[derive(Clone)]
 pub struct Script {
-    /// What EHLO offers.
+    /// The extensions that EHLO offers.
     pub offers: Vec<&'static str>,
     /// The reply to each RCPT, from its argument.
     pub rcpt: fn(&str) -> String,
-    /// The reply to each message, from what came.
+    /// The reply to each message, from the message.
     pub end: fn(&Mail) -> String,
 }
 
@@ -77,7 +77,7 @@ impl Sink {
         Sink::over(TcpListener::bind("127.0.0.1:0").unwrap(), script)
     }
 
-    /// The same, wherever this listener is.
+    /// Starts a sink at this listener.
     pub fn over(listener: TcpListener, script: Script) -> Sink {
         let sink = Sink { port: listener.local_addr().unwrap().port(), mails: Arc::default() };
         let mails = sink.mails.clone();
@@ -85,7 +85,7 @@ impl Sink {
             for (number, stream) in listener.incoming().flatten().enumerate() {
                 let (script, mails) = (script.clone(), mails.clone());
                 std::thread::spawn(move || {
-                    // An error is the client's leaving.
+                    // An error means that the client has closed.
                     let _ = Session::new(stream, script, mails, number).run();
                 });
             }
@@ -93,12 +93,12 @@ impl Sink {
         sink
     }
 
-    /// All that came so far.
+    /// All messages so far.
     pub fn mails(&self) -> Vec<Mail> {
         self.mails.lock().unwrap().clone()
     }
 
-    /// All messages so far that have this word in them or in their envelope.
+    /// All messages so far that contain this word or have it in their envelope.
     pub fn with(&self, token: &str) -> Vec<Mail> {
         let has = |mail: &&Mail| {
             find(&mail.data, token.as_bytes()).is_some()
@@ -108,13 +108,13 @@ impl Sink {
         self.mails.lock().unwrap().iter().filter(has).cloned().collect()
     }
 
-    /// Waits for the message that has this word.
+    /// Waits for the message that contains this word.
     pub fn wait(&self, token: &str) -> Mail {
         until(&format!("{token} at the sink"), || self.with(token).pop())
     }
 }
 
-/// A port that refuses connections until a sink opens it.
+/// A port that refuses connections until a sink is opened at it.
 pub struct Closed {
     pub port: u16,
     socket: OwnedFd,
@@ -244,7 +244,7 @@ impl Session {
         Ok(line)
     }
 
-    /// Up to CRLF; a bare LF stays inside the line.
+    /// Reads up to CRLF. A bare LF is a part of the line.
     fn raw_line(&mut self) -> std::io::Result<Vec<u8>> {
         use std::io::BufRead;
         let mut line = Vec::new();
