@@ -1,4 +1,4 @@
-//! The part of Posthaste that touches the system: processes, privileges, sockets, DNS, mailbox files, settings and the
+//! The part of Posthaste that touches the system: processes, privileges, sockets, DNS, mailbox files and the
 //! command line.
 //!
 //! Must never decide what a machine could decide: the daemon only drives machines.
@@ -6,10 +6,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod cli;
+pub mod host;
 pub mod io;
 pub mod jail;
 pub mod log;
 pub mod mailbox;
 pub mod process;
 pub mod resolve;
-pub mod settings;

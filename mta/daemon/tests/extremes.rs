@@ -6,8 +6,8 @@
 
 mod support;
 
-use daemon::settings::setting::{Range, Setting};
-use daemon::settings::settings;
+use settings::setting::{Range, Setting};
+use settings::settings;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

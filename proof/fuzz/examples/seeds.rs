@@ -3,13 +3,13 @@
 //! Must never write a seed that is longer than it needs to be.
 
 use bytes::{Bytes, BytesMut};
-use daemon::settings::{HostEnvironment, ProcessConfig, System, load};
 use link::admin::{self, Action, Filter, Order, Request};
 use link::control::{FromMaster, Role, ToMaster};
 use link::receive::{QueueEnd, ReceiverEnd};
 use link::send::{self, SenderEnd};
 use mail::*;
 use serde::Serialize;
+use settings::{HostEnvironment, ProcessConfig, System, load};
 use spool::format::message::{ChunkAt, ChunkPlace, encode_head};
 use std::path::Path;
 

@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("send", &["mail", "link", "smtp", "delivery"]),
     ("queue", &["mail", "link", "policy", "scheduler", "spool", "world"]),
     ("receive", &["mail", "link", "policy", "smtp"]),
+    ("settings", DRIVER),
     ("needs", &[]),
     ("daemon", DAEMON),
     ("sim", DRIVER),
@@ -35,7 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// The drivers wire all machines together.
+/// The drivers wire all machines together, and the settings are turned into those of each machine.
 const DRIVER: &[&str] = &[
     "mail",
     "world",
@@ -65,10 +66,11 @@ const DAEMON: &[&str] = &[
     "send",
     "queue",
     "receive",
+    "settings",
     "needs",
 ];
 
-/// The fuzz targets reach all parsers, including those of settings and mailboxes in `daemon`.
+/// The fuzz targets reach all parsers, including those of `settings` and of the mailboxes in `daemon`.
 const FUZZ: &[&str] = &[
     "mail",
     "world",
@@ -82,6 +84,7 @@ const FUZZ: &[&str] = &[
     "send",
     "queue",
     "receive",
+    "settings",
     "daemon",
 ];
 
@@ -99,6 +102,7 @@ const SANS_IO: &[&str] = &[
     "send",
     "queue",
     "receive",
+    "settings",
 ];
 const IO_CRATES: &[&str] = &[
     "tokio",

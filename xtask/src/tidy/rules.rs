@@ -49,6 +49,9 @@ const SANS_IO_CRATES: &[&str] = &[
     "delivery",
     "send",
     "queue",
+    "receive",
+    "settings",
+    "view",
 ];
 
 /// Unfinished or unproven code.

@@ -4,7 +4,7 @@
 
 use super::print::{Failure, say};
 use super::{EX_CONFIG, EX_OK};
-use crate::settings::{self, HostEnvironment, Settings};
+use settings::Settings;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -65,7 +65,7 @@ pub(super) fn load(config: &Config) -> Result<Settings, Failure> {
 pub(super) fn check(config: &Config) -> Result<u8, Failure> {
     let settings = load(config)?;
     // It is unknown which user will start the mailer. Root can deliver as every user.
-    let environment = HostEnvironment::of(&settings, None);
+    let environment = crate::host::environment(&settings, None);
     let problems = settings.problems_here(&environment, crate::process::master::is_group);
     if !problems.is_empty() {
         return Err(Failure::new(EX_CONFIG, settings::render(&problems).trim_end()));

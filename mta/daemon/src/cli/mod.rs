@@ -18,11 +18,11 @@ pub use ask::{ADMIN_SOCKET, Asker};
 pub use config::CONFIG_DEFAULT;
 pub use spool::SPOOL_DIRECTORY;
 
-use crate::settings::LogFormat;
 use args::{Args, Command, LogAs, SpoolCommand};
 use clap::Parser;
 use config::Config;
 use print::Failure;
+use settings::LogFormat;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -80,7 +80,7 @@ fn run(config: &Config, command: Command) -> Result<u8, Failure> {
         Command::Status { json } => queue::status(config, json),
         Command::Spool { command: SpoolCommand::Check { json } } => spool::run(config, json),
         Command::Settings => {
-            print::say(&crate::settings::markdown());
+            print::say(&settings::markdown());
             Ok(EX_OK)
         }
         Command::Run { .. } | Command::Role { .. } => unreachable!("started by `main`"),

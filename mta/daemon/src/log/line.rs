@@ -4,9 +4,9 @@
 //! and never exceed `LINE_BYTES_MAX`.
 
 use super::{EventKind, Style};
-use crate::settings::LogFormat as Format;
 use mail::Timestamp;
 use mail::trace::{push_number, rfc3339_date};
+use settings::LogFormat as Format;
 use std::fmt::{Display, Write};
 use std::time::Duration;
 

@@ -13,9 +13,9 @@ mod line;
 mod sum;
 mod writer;
 
-use crate::settings::{LogFormat, LogLevel};
 use line::LogLine;
 use mail::{Address, Enhanced, MessageId, Reply, ReversePath, Timestamp};
+use settings::{LogFormat, LogLevel};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 //! Must never parse anything that a stranger sent.
 
 use crate::io::control::{Control, Received};
-use crate::settings::ProcessConfig;
 use link::control::{FromMaster, Purpose, Role, ToMaster};
 use link::streams::Loss;
+use settings::ProcessConfig;
 use std::io::{Error, Result};
 use std::os::fd::{FromRawFd, OwnedFd};
 use tokio::io::unix::AsyncFd;
@@ -81,7 +81,8 @@ impl Start {
             let fd = || fd.ok_or_else(|| lost("a descriptor"));
             match message {
                 FromMaster::Settings => {
-                    config = Some(crate::settings::open(fd()?).map_err(Error::other)?);
+                    config =
+                        Some(crate::process::sealed_config::open(fd()?).map_err(Error::other)?);
                 }
                 FromMaster::Listener { index } => listeners.push((index, fd()?)),
                 FromMaster::AdminListener => admin = Some(fd()?),

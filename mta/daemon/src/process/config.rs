@@ -5,9 +5,9 @@
 //! master to parse what people wrote.
 
 use crate::jail::{self, JailError, Privilege, Profile, Role};
-use crate::settings::{self, Settings, System};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use settings::{Settings, System};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -121,7 +121,7 @@ impl From<Errno> for ConfigError {
 mod tests {
     use super::*;
     use crate::jail::User;
-    use crate::settings::ListenAddress;
+    use settings::ListenAddress;
 
     /// Runs the process on `text` and returns what master reads.
     fn asked(text: &[u8]) -> Result<Settings, ConfigError> {

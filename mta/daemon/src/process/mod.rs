@@ -9,6 +9,7 @@ pub mod master;
 pub mod panics;
 pub mod queue;
 pub mod receive;
+pub mod sealed_config;
 pub mod send;
 pub mod wiring;
 

@@ -4,7 +4,7 @@
 
 use crate::jail::{self, Privilege, Role};
 use crate::log::Style;
-use crate::settings::{ProcessConfig, Settings};
+use settings::{ProcessConfig, Settings};
 use std::sync::Arc;
 
 /// Attempts that a send process takes at once for each of its connections.

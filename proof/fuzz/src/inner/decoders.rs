@@ -6,7 +6,6 @@ use super::frames::{FromReceiver, frame as forge, greeting};
 use crate::input::{Input, pieces};
 use crate::memory;
 use bytes::{Bytes, BytesMut};
-use daemon::settings::{HostEnvironment, ProcessConfig};
 use link::control::{FromMaster, Role, ToMaster};
 use link::receive::{ReceiverEnd, ReceiverEvent};
 use link::send::SenderEnd;
@@ -15,6 +14,7 @@ use mail::{
     Address, Domain, Envelope, Instant, MessageId, Outcome, Recipient, Report, TransactionId,
 };
 use serde::{Serialize, de::DeserializeOwned};
+use settings::{HostEnvironment, ProcessConfig};
 use std::collections::{BTreeSet, VecDeque};
 
 /// What a decoder may hold: the longest frame, and for each byte that came something.

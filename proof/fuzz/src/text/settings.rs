@@ -3,7 +3,7 @@
 //! Must never read the file of this machine.
 
 use crate::memory;
-use daemon::settings::{HostEnvironment, ProcessConfig, Settings, System, load, render};
+use settings::{HostEnvironment, ProcessConfig, Settings, System, load, render};
 use std::path::PathBuf;
 
 /// Any bytes as a settings file: either all that is wrong with it is said, or it can be used.

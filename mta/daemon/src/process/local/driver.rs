@@ -141,7 +141,7 @@ impl Driver {
     /// Drains if the settings differ in what a jailed process cannot change: master then starts
     /// another local process.
     fn reload(&mut self, fd: OwnedFd) -> io::Result<()> {
-        let config = crate::settings::open(fd).map_err(io::Error::other)?;
+        let config = crate::process::sealed_config::open(fd).map_err(io::Error::other)?;
         if Wanted::of(&config) != self.wanted {
             self.handle(Input::Drain);
         }

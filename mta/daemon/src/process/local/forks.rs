@@ -5,8 +5,8 @@
 use super::worker::{self, STAGE_DIRECTORY};
 use crate::io::control::{Control, Received};
 use crate::jail::{self, Files, Privilege, Profile, Role, User};
-use crate::settings::{Account, HostEnvironment};
 use serde::{Deserialize, Serialize};
+use settings::{Account, HostEnvironment};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;

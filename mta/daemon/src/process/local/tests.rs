@@ -5,13 +5,13 @@ use super::*;
 use crate::io::BUILD;
 use crate::io::control::{Received, stream_pair};
 use crate::log::Style;
-use crate::settings::{
-    Account, HostEnvironment, LocalSettings, LogFormat, LogLevel, Piece, Template, Users,
-};
 use bytes::BytesMut;
 use link::control::{FromMaster, ToMaster};
 use link::send::{Attempt, CHUNK_BYTES_MAX, QueueEnd, QueueEvent, Result as AttemptResult};
 use mail::Outcome;
+use settings::{
+    Account, HostEnvironment, LocalSettings, LogFormat, LogLevel, Piece, Template, Users,
+};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};

@@ -2,8 +2,8 @@
 //! Must never open a directory after the jail is shut.
 
 use crate::mailbox::{Base, SLICE_FILES_MAX};
-use crate::settings::{self, Deliver, HostEnvironment, ProcessConfig, Users};
 use local::LocalLimits;
+use settings::{Deliver, HostEnvironment, ProcessConfig, Users};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

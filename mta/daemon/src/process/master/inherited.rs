@@ -3,10 +3,10 @@
 //!
 //! Must never use a descriptor that was meant for another process.
 
-use crate::settings::ListenAddress;
 use rustix::fs::OFlags;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{SocketAddrAny, getsockname};
+use settings::ListenAddress;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 

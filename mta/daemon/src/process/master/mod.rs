@@ -43,7 +43,7 @@ const RELOAD_WAIT: Duration = Duration::from_secs(2);
 const HEARD_MAX: usize = 64;
 
 /// Runs the mailer until a signal stops it.
-pub fn run(file: PathBuf, log_format: Option<crate::settings::LogFormat>) -> ExitCode {
+pub fn run(file: PathBuf, log_format: Option<settings::LogFormat>) -> ExitCode {
     inherited::take();
     crate::jail::ignore(Role::Master);
     match Master::begin(file, log_format) {
@@ -57,7 +57,7 @@ pub fn run(file: PathBuf, log_format: Option<crate::settings::LogFormat>) -> Exi
 
 struct Master {
     file: PathBuf,
-    log_format: Option<crate::settings::LogFormat>,
+    log_format: Option<settings::LogFormat>,
     log: Log,
     signals: Signals,
     prepared: Prepared,
@@ -80,7 +80,7 @@ struct Master {
 impl Master {
     fn begin(
         file: PathBuf,
-        log_format: Option<crate::settings::LogFormat>,
+        log_format: Option<settings::LogFormat>,
     ) -> Result<Master, anyhow::Error> {
         let signals = Signals::open()?;
         let prepared = Prepared::read(&file, log_format)?;

@@ -3,13 +3,13 @@
 //! Must never accept a connection: receive does.
 
 use crate::jail;
-use crate::settings::{Listen, ListenAddress};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
+use settings::{Listen, ListenAddress};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -184,7 +184,7 @@ pub fn unix(path: &Path, mode: Mode) -> Result<OwnedFd, PortError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Origin, Placed, SocketMode, System};
+    use settings::{Origin, Placed, SocketMode, System};
 
     fn placed(name: &str) -> Placed<Box<str>> {
         Placed { value: name.into(), origin: Origin::default() }
@@ -192,7 +192,7 @@ mod tests {
 
     fn at(address: ListenAddress) -> Listen {
         let system = System { hostname: "mx.test".into(), state: "/s".into() };
-        let mut settings = crate::settings::load(b"", "f", &system).unwrap();
+        let mut settings = settings::load(b"", "f", &system).unwrap();
         Listen { address, ..settings.listen.remove(0) }
     }
 

@@ -8,14 +8,14 @@ use crate::jail;
 use crate::log::Style;
 use crate::process::config;
 use crate::process::wiring;
-use crate::settings::{
-    HostEnvironment, Listen, ListenAddress, LogFormat, ProcessConfig, Settings, receivers_max,
-    render, seal,
-};
 use anyhow::{Context, Result, anyhow};
 use link::control::Role;
 use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
+use settings::{
+    HostEnvironment, Listen, ListenAddress, LogFormat, ProcessConfig, Settings, receivers_max,
+    render,
+};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,8 @@ impl Prepared {
             }
         }
         let user = rustix::process::geteuid();
-        let environment = HostEnvironment::of(&settings, (!user.is_root()).then(|| user.as_raw()));
+        let environment =
+            crate::host::environment(&settings, (!user.is_root()).then(|| user.as_raw()));
         let problems = settings.problems_here(&environment, ports::is_group);
         if !problems.is_empty() {
             return Err(anyhow!(render(&problems).trim_end().to_owned()));
@@ -152,7 +153,7 @@ impl Prepared {
             settings: self.settings.clone(),
             environment: self.environment.clone(),
         };
-        let settings = seal(&config)?;
+        let settings = crate::process::sealed_config::seal(&config)?;
         let state = state_directory;
         Ok(Resources { settings, listeners, admin: Some(admin), spool, state, empty })
     }

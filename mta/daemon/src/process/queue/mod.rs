@@ -170,7 +170,7 @@ async fn first_segment(shared: &Shared, threads: &mut Threads) {
 
 /// Opens the spool. A queue process that was replaced may still have to end.
 async fn open_patiently(
-    config: &crate::settings::ProcessConfig,
+    config: &settings::ProcessConfig,
     disk: &world::real::Disk,
     spool_settings: spool::Settings,
     log: &Log,
@@ -191,7 +191,7 @@ async fn open_patiently(
 
 /// Opens the spool and tells the scheduler what is in it.
 fn open(
-    config: &crate::settings::ProcessConfig,
+    config: &settings::ProcessConfig,
     disk: &world::real::Disk,
     spool_settings: spool::Settings,
     log: &Log,
@@ -235,7 +235,7 @@ fn tell(log: &Log, report: &spool::OpenReport, began: Now, ended: Now) {
 }
 
 /// Health knows which streams there should be.
-fn expected_peers(settings: &crate::settings::Settings, shared: &Shared) {
+fn expected_peers(settings: &settings::Settings, shared: &Shared) {
     let several = |role, count: u32| {
         (0..u16::try_from(count).unwrap_or(u16::MAX)).map(move |instance| (role, instance))
     };
@@ -273,7 +273,7 @@ async fn obey(shared: &Rc<Shared>) -> Result<()> {
 }
 
 fn reload(shared: &Shared, fd: OwnedFd) -> Result<()> {
-    match crate::settings::open(fd) {
+    match crate::process::sealed_config::open(fd) {
         Ok(config) => {
             let settings = config.settings.queue(&config.environment);
             shared.queue.borrow_mut().reload(settings, shared.now());

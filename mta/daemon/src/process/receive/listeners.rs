@@ -7,7 +7,7 @@ use super::socket::{self, Socket};
 use super::{Shared, settings};
 use crate::log::EventKind;
 use crate::process::panics::SessionFuture;
-use crate::settings::{ListenAddress, ProcessConfig};
+use ::settings::{ListenAddress, ProcessConfig};
 use receive::Listener;
 use rustix::net::sockopt::socket_acceptconn;
 use std::collections::BTreeMap;

@@ -21,7 +21,7 @@ use crate::io::BUILD;
 use crate::io::stream::loss;
 use crate::jail::{self, Profile};
 use crate::log::Log;
-use crate::settings::ProcessConfig;
+use ::settings::ProcessConfig;
 use link::control::{FromMaster, Role, ToMaster};
 use listeners::Listeners;
 use mail::Instant;
@@ -186,7 +186,8 @@ async fn obey(
             Some((FromMaster::Peer { stream, .. }, Some(fd))) => {
                 let _ = streams.send((stream, fd)).await;
             }
-            Some((FromMaster::Settings, Some(fd))) => match crate::settings::open(fd) {
+            Some((FromMaster::Settings, Some(fd))) => match crate::process::sealed_config::open(fd)
+            {
                 Ok(next) => config = next,
                 Err(error) => shared.log.warn(&format!("settings not taken over: {error}")),
             },

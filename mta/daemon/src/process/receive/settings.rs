@@ -2,10 +2,10 @@
 //!
 //! Must never have a default of its own.
 
-use crate::settings::{Listen, ListenAddress, ProcessConfig, Settings};
 use link::bounds::RECIPIENTS_BYTES_MAX;
 use policy::{Caller, ConnectionLimits};
 use receive::Listener;
+use settings::{Listen, ListenAddress, ProcessConfig, Settings};
 use smtp::server::Server;
 use std::path::Path;
 

@@ -8,10 +8,10 @@ use crate::jail::{self, Profile};
 use crate::log::Log;
 use crate::process::child::{Orders, Peer, Start, runtime};
 use crate::process::wiring;
-use crate::settings::{DnsSettings, HostEnvironment, ProcessConfig};
 use link::control::{FromMaster, Role, ToMaster};
 use link::streams::Loss;
 use mail::{Domain, NextHop};
+use settings::{DnsSettings, HostEnvironment, ProcessConfig};
 use std::io::{Error, Result};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -95,7 +95,7 @@ async fn obey(
             }
             Some((FromMaster::Settings, Some(fd))) => {
                 orders.say(&ToMaster::Reloaded)?;
-                let next = crate::settings::open(fd).map_err(Error::other)?;
+                let next = crate::process::sealed_config::open(fd).map_err(Error::other)?;
                 if of_concern(&next) != *ours {
                     log.info("settings have changed: ending what is under way, to start anew");
                     let _ = give.send(Order::Drain).await;

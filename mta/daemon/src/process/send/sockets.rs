@@ -3,9 +3,9 @@
 //!
 //! Must never open anything after the jail is shut.
 
-use crate::settings::{Deliver, Settings};
 use mail::NextHop;
 use rustix::fs::{Mode, OFlags};
+use settings::{Deliver, Settings};
 use std::collections::HashMap;
 use std::io::Result;
 use std::os::fd::OwnedFd;

@@ -1,6 +1,6 @@
 //! What the settings file says reaches the machines.
 
-use crate::settings::{HostEnvironment, System, load};
+use crate::{HostEnvironment, System, load};
 use mail::{Domain, NextHop};
 use smtp::framing::BareLf;
 
@@ -77,7 +77,7 @@ fn r232_bare_newlines_are_normalized_for_those_who_may_relay_unless_the_file_say
 #[test]
 fn r213_who_gets_mail_is_the_lmtp_servers_matter_where_one_delivers() {
     let system = System { hostname: "mx.test".into(), state: "/s".into() };
-    let account = |name: &str, uid| crate::settings::Account {
+    let account = |name: &str, uid| crate::Account {
         name: name.into(),
         uid,
         gid: uid,

@@ -37,7 +37,7 @@ pub(super) fn ours(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::settings;
+    use crate::settings;
 
     /// What is told is there: each `name` of a [table].
     #[test]

@@ -1,22 +1,15 @@
-//! What master gives each process: the checked settings and the host's environment, in a sealed memfd that nobody can
-//! change.
+//! What a process knows of its host, and how it is read from the texts of the system's files.
 //!
-//! Must never be larger than `PROCESS_CONFIG_BYTES_MAX`.
+//! Must never open a file: the caller passes the texts.
 
-use super::{Deliver, Fill, LocalSettings, Piece, Settings, Users, homes};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
-use rustix::io::Errno;
+use super::{Deliver, Fill, LocalSettings, Piece, Settings};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
-
-/// Upper bound on an encoded [`ProcessConfig`]. A million accounts take about half of it.
-pub const PROCESS_CONFIG_BYTES_MAX: u64 = 128 << 20;
+use std::path::PathBuf;
 
 /// Upper bound on what is read of one file of the host's environment.
-const FILE_BYTES_MAX: u64 = 64 << 20;
+pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Everything that a process knows about the operator's settings and about its host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,70 +57,9 @@ pub struct Account {
     pub home_is: policy::Home,
 }
 
-/// Why a [`ProcessConfig`] could not be sealed or opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProcessConfigError {
-    /// A system call failed.
-    #[error("cannot pass the settings to a process: {0}")]
-    Kernel(#[from] Errno),
-    /// Reading or writing the memfd failed.
-    #[error("cannot pass the settings to a process: {0}")]
-    Io(#[from] std::io::Error),
-    /// The host has too many accounts, or the memfd is not ours.
-    #[error("the settings for a process take {0} bytes, more than {PROCESS_CONFIG_BYTES_MAX}")]
-    TooLarge(u64),
-    /// The memfd is not sealed: somebody could still write to it.
-    #[error("the settings for a process are not sealed")]
-    NotSealed,
-    /// The bytes are not what `seal` writes.
-    #[error("the settings for a process cannot be decoded: {0}")]
-    Decode(#[from] postcard::Error),
-}
-
-const SEALS: SealFlags =
-    SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
-
-/// Writes `config` to a memfd and seals it. The descriptor is closed on exec. Inverse of `open`.
-pub fn seal(config: &ProcessConfig) -> Result<OwnedFd, ProcessConfigError> {
-    let bytes = postcard::to_stdvec(config)?;
-    if bytes.len() as u64 > PROCESS_CONFIG_BYTES_MAX {
-        return Err(ProcessConfigError::TooLarge(bytes.len() as u64));
-    }
-    let memory =
-        memfd_create("posthaste-settings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    let mut rest = &bytes[..];
-    while !rest.is_empty() {
-        let written = rustix::io::write(&memory, rest)?;
-        rest = &rest[written..];
-    }
-    fcntl_add_seals(&memory, SEALS)?;
-    Ok(memory)
-}
-
-/// Reads what `seal` wrote. Reads from the start whatever the offset is, because processes share the descriptor.
-pub fn open(memory: impl AsFd) -> Result<ProcessConfig, ProcessConfigError> {
-    if !fcntl_get_seals(&memory)?.contains(SEALS) {
-        return Err(ProcessConfigError::NotSealed);
-    }
-    let size = fstat(&memory)?.st_size as u64;
-    if size > PROCESS_CONFIG_BYTES_MAX {
-        return Err(ProcessConfigError::TooLarge(size));
-    }
-    let mut bytes = vec![0; size as usize];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match rustix::io::pread(&memory, &mut bytes[filled..], filled as u64)? {
-            0 => break,
-            read => filled += read,
-        }
-    }
-    Ok(postcard::from_bytes(&bytes[..filled])?)
-}
-
 impl LocalSettings {
     /// Returns the path of an account's mailbox, unless the path depends on the domain.
-    fn mailbox_of(&self, account: &Account, state: &str) -> Option<PathBuf> {
+    pub fn mailbox_of(&self, account: &Account, state: &str) -> Option<PathBuf> {
         let (Deliver::Maildir(template) | Deliver::Mbox(template)) = &self.deliver else {
             return None;
         };
@@ -139,40 +71,6 @@ impl LocalSettings {
 }
 
 impl HostEnvironment {
-    /// Collects the environment from the files below `root`, which is `/` except in tests. Reads accounts only if
-    /// `accounts` is set. A file that is missing or unreadable counts as empty, and what depends on it is deferred.
-    pub fn collect(root: &Path, accounts: bool) -> HostEnvironment {
-        let text = |path: &str| {
-            String::from_utf8_lossy(&read_bounded(&root.join(path)).unwrap_or_default())
-                .into_owned()
-        };
-        let groups = text("etc/group");
-        HostEnvironment {
-            resolv_conf: text("etc/resolv.conf"),
-            hosts: text("etc/hosts"),
-            localtime: read_bounded(&root.join("etc/localtime")).unwrap_or_default(),
-            addresses: addresses_of(&text("proc/net/fib_trie"), &text("proc/net/if_inet6")),
-            accounts: match accounts {
-                true => accounts_of(&text("etc/passwd"), &groups),
-                false => Vec::new(),
-            },
-            only_user: None,
-            mail_group: group_of(&groups, "mail"),
-        }
-    }
-
-    /// Collects what these settings need of this host. With `only_user`, all local mail is delivered as that user.
-    pub fn of(settings: &Settings, only_user: Option<u32>) -> HostEnvironment {
-        let system = settings.local.users == Users::System;
-        let mut found = HostEnvironment::collect(Path::new("/"), system);
-        found.only_user = only_user;
-        if settings.local.is_at_home() {
-            let (local, state) = (&settings.local, settings.state.to_string_lossy());
-            homes::look(&mut found.accounts, |account| local.mailbox_of(account, &state));
-        }
-        found
-    }
-
     /// The groups whose members may write to the mailbox of this account.
     pub fn groups(&self, account: Option<&Account>) -> policy::Groups {
         let private = account.filter(|account| account.has_private_group);
@@ -186,16 +84,9 @@ impl HostEnvironment {
     }
 }
 
-fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// Returns the addresses in the kernel's two tables. `fib_trie` has a host route for each local IPv4 address. `if_inet6`
 /// has a line for each IPv6 address, which begins with its 32 digits.
-fn addresses_of(fib_trie: &str, if_inet6: &str) -> Vec<IpAddr> {
+pub fn addresses_of(fib_trie: &str, if_inet6: &str) -> Vec<IpAddr> {
     let (mut found, mut leaf) = (Vec::new(), None);
     for line in fib_trie.lines().map(str::trim) {
         if let Some(address) = line.strip_prefix("|-- ") {
@@ -214,7 +105,7 @@ fn addresses_of(fib_trie: &str, if_inet6: &str) -> Vec<IpAddr> {
 }
 
 /// Returns the id of a group in a file of the format group(5).
-fn group_of(groups: &str, wanted: &str) -> Option<u32> {
+pub fn group_of(groups: &str, wanted: &str) -> Option<u32> {
     let mut groups = groups.lines().map(|line| line.split(':'));
     let mut found = groups.find(|group| group.clone().next() == Some(wanted))?;
     found.nth(2)?.parse().ok()
@@ -222,7 +113,7 @@ fn group_of(groups: &str, wanted: &str) -> Option<u32> {
 
 /// Returns the accounts in a file of the format passwd(5). Skips malformed lines and accounts whose home directory is
 /// not absolute. The first of two accounts with the same name wins, as in the system.
-fn accounts_of(passwd: &str, groups: &str) -> Vec<Account> {
+pub fn accounts_of(passwd: &str, groups: &str) -> Vec<Account> {
     let members = Members::of(passwd, groups);
     let account = |line: &str| {
         let fields: Vec<&str> = line.split(':').collect();

@@ -2,8 +2,8 @@
 //!
 //! Must never wait long: a home may be on a file server that does not answer.
 
-use super::Account;
 use policy::Home;
+use settings::Account;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;

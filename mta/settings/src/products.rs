@@ -52,7 +52,7 @@ pub(super) fn check_receivers(
 }
 
 /// Returns the number of receive processes that can each take a message within this memory, at least 1.
-pub(crate) fn receivers_max(memory_bytes: u64) -> u32 {
+pub fn receivers_max(memory_bytes: u64) -> u32 {
     u32::try_from(memory_bytes / RECEIVE_BYTES_MIN).unwrap_or(u32::MAX).max(1)
 }
 

@@ -1,14 +1,16 @@
-//! The settings file: read, checked whole, and handed to every process. `load` says everything that
-//! is wrong with a file at once. Must never read a file, the environment or a clock: the text and
-//! what is known of the machine are arguments.
+//! The settings: one table with an entry for each, the reading and checking of the settings file, and the settings of each
+//! machine made from them. [`load`] reports all problems of a file at once.
+//!
+//! Must never read a file, the environment or a clock: the text and the facts about the host are arguments.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod convert;
 mod forms;
-mod homes;
+pub mod host;
 mod page;
 pub mod postfix;
 mod problem;
-pub mod process_config;
 mod products;
 mod read;
 mod schema;
@@ -20,11 +22,11 @@ mod tests;
 pub mod types;
 mod units;
 
-pub use process_config::{Account, HostEnvironment, ProcessConfig, ProcessConfigError, open, seal};
+pub use host::{Account, HostEnvironment, ProcessConfig};
 
 pub use page::markdown;
 pub use problem::{Problem, render};
-pub(crate) use products::receivers_max;
+pub use products::receivers_max;
 pub use table::*;
 pub use types::*;
 
