@@ -14,7 +14,7 @@ use link::bounds::{ATTEMPT_RECIPIENTS_MAX, RECIPIENTS_BYTES_MAX, recipient_bytes
 use link::control::Role;
 use link::send::{BodySize, INLINE_BYTES_MAX, QueueEnd, QueueEvent, Route, Times, UnderWay};
 use mail::{Envelope, Instant, MessageId, NextHop, Now, Outcome, Recipient};
-use scheduler::{Attempt, AttemptId};
+use scheduler::{AttemptId, PlannedAttempt};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(crate) struct Senders {
     wait_until: Option<Instant>,
     ends: BTreeMap<SenderKey, Sender>,
     /// Attempts that wait for a process of their kind, in the order in which they were given out.
-    waiting: BTreeMap<(Role, AttemptId), (Attempt, NextHop)>,
+    waiting: BTreeMap<(Role, AttemptId), (PlannedAttempt, NextHop)>,
     /// Attempts whose stream has ended, until their process tells what it still has.
     orphans: BTreeMap<SenderKey, Orphans>,
     /// Results of each process that have become durable. It may not have heard so.
@@ -55,7 +55,7 @@ struct Sender {
     drains: bool,
     capacity: usize,
     /// Attempts it has, by its own name for them, which is ours unless a former incarnation gave it.
-    under_way: BTreeMap<u64, Flight>,
+    under_way: BTreeMap<u64, HeldAttempt>,
     /// Of these, attempts whose message is being read: the process does not know of them yet.
     reading: BTreeSet<AttemptId>,
     /// Attempts whose results were on their way to the disk when the stream began, until it has told
@@ -70,7 +70,7 @@ struct Sender {
 
 /// An attempt that a process has.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct HeldAttempt {
     attempt: AttemptId,
     message: MessageId,
 }
@@ -103,7 +103,7 @@ impl Settled {
 /// What a process had when its stream ended.
 #[derive(Debug)]
 struct Orphans {
-    under_way: BTreeMap<u64, Flight>,
+    under_way: BTreeMap<u64, HeldAttempt>,
     /// The process was told to end.
     drained: bool,
     /// When they count as lost, if the process has not come back.
@@ -264,7 +264,7 @@ impl Senders {
     }
 
     /// The first attempt that waits for a process of this kind, and one that has room.
-    fn next_waiting(&mut self, role: Role) -> Option<(SenderKey, Attempt, NextHop)> {
+    fn next_waiting(&mut self, role: Role) -> Option<(SenderKey, PlannedAttempt, NextHop)> {
         let all = (role, AttemptId(0))..=(role, AttemptId(u64::MAX));
         let (name, (attempt, hop)) = self.waiting.range(all).next()?;
         let (name, key) = (*name, self.choose(hop, attempt.destination.0)?);
@@ -279,7 +279,7 @@ impl Senders {
         sender.under_way.contains_key(&attempt).then_some(&mut sender.end)
     }
 
-    fn flight(&self, key: SenderKey, attempt: u64) -> Option<Flight> {
+    fn flight(&self, key: SenderKey, attempt: u64) -> Option<HeldAttempt> {
         self.ends.get(&key)?.under_way.get(&attempt).copied()
     }
 
@@ -356,7 +356,7 @@ impl Queue {
     }
 
     /// Finds a process for an attempt, or lets it wait for one.
-    pub(crate) fn attempt(&mut self, attempt: Attempt, now: Now) {
+    pub(crate) fn attempt(&mut self, attempt: PlannedAttempt, now: Now) {
         let Some(hop) = self.scheduler.hop(attempt.destination).cloned() else {
             self.scheduler.attempt_lost(attempt.attempt, now);
             return;
@@ -402,10 +402,10 @@ impl Queue {
         recalled
     }
 
-    fn hand_out(&mut self, key: SenderKey, attempt: Attempt, hop: NextHop, now: Now) {
+    fn hand_out(&mut self, key: SenderKey, attempt: PlannedAttempt, hop: NextHop, now: Now) {
         let message = attempt.message;
         if let Some(sender) = self.senders.ends.get_mut(&key) {
-            let flight = Flight { attempt: attempt.attempt, message };
+            let flight = HeldAttempt { attempt: attempt.attempt, message };
             sender.under_way.insert(attempt.attempt.0, flight);
         }
         let held = || self.senders.ends.get(&key).is_some_and(|sender| sender.end.holds(message));
@@ -427,7 +427,7 @@ impl Queue {
     pub(crate) fn send_attempt(
         &mut self,
         key: SenderKey,
-        attempt: Attempt,
+        attempt: PlannedAttempt,
         hop: NextHop,
         cached: &CachedMessage,
         now: Now,
@@ -549,14 +549,14 @@ impl Queue {
 
     /// What has begun and was not known goes before what has not begun: its recipients are not tried
     /// twice because the process could not be heard for long.
-    fn take_over(&mut self, told: &UnderWay, now: Now) -> Option<Flight> {
+    fn take_over(&mut self, told: &UnderWay, now: Now) -> Option<HeldAttempt> {
         for attempt in self.scheduler.flights_of(told.message, &told.recipients) {
             if self.senders.recall(attempt) {
                 self.scheduler.put_back(attempt, now);
             }
         }
         let attempt = self.scheduler.adopt(told.message, &told.recipients, now)?;
-        Some(Flight { attempt, message: told.message })
+        Some(HeldAttempt { attempt, message: told.message })
     }
 
     /// The process has told all: what it had and does not name is lost.

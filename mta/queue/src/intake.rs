@@ -19,14 +19,14 @@ pub(crate) struct Receivers {
     credit_bytes: u64,
     ends: HashMap<u16, QueueEnd>,
     /// Who brought what is with the spool and not answered yet.
-    pending: HashMap<TransactionId, Pending>,
+    pending: HashMap<TransactionId, PendingMessage>,
     /// Staged bytes of transactions that are not at their end, by transaction.
     staged: HashMap<TransactionId, u64>,
 }
 
 /// A message that the spool is making durable.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingMessage {
     /// `None`: a notice of our own.
     pub instance: Option<u16>,
     pub message: MessageId,
@@ -80,7 +80,7 @@ impl Receivers {
         self.ends.get_mut(&instance)?.poll()
     }
 
-    pub fn expect(&mut self, transaction: TransactionId, pending: Pending) {
+    pub fn expect(&mut self, transaction: TransactionId, pending: PendingMessage) {
         self.pending.insert(transaction, pending);
     }
 
@@ -140,7 +140,7 @@ impl Queue {
         let staged_bytes = self.receivers.staged.remove(&transaction).unwrap_or(0);
         match self.keep(transaction, envelope, staged_bytes, last, now) {
             Ok((message, cached)) => {
-                let pending = Pending { instance: Some(instance), message, cached };
+                let pending = PendingMessage { instance: Some(instance), message, cached };
                 self.receivers.expect(transaction, pending);
             }
             Err(refusal) => {

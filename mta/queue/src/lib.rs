@@ -33,7 +33,7 @@ use intake::Receivers;
 use link::LinkError;
 use mail::{Address, Instant, MessageId, Now};
 use message_cache::MessageCache;
-use record::Records;
+use record::PendingRecords;
 use scheduler::Scheduler;
 use spool::Spool;
 use std::collections::VecDeque;
@@ -133,7 +133,7 @@ pub struct Queue {
     scheduler: Scheduler,
     receivers: Receivers,
     senders: Senders,
-    records: Records,
+    records: PendingRecords,
     message_cache: MessageCache,
     /// The slice of a snapshot that the spool waits for.
     slice: Option<spool::SnapshotSlice>,
@@ -199,7 +199,7 @@ impl Queue {
             scheduler,
             receivers: Receivers::new(credit_bytes),
             senders: Senders::new(senders, now.monotonic + SENDERS_WAIT, [own_incarnation; 2]),
-            records: Records::default(),
+            records: PendingRecords::default(),
             message_cache: MessageCache::new(settings.message_cache_bytes_max),
             slice: None,
             settings,

@@ -7,7 +7,7 @@
 use link::bounds::{PEER_BYTES_MAX, REPLY_TEXT_BYTES_MAX};
 use mail::bounce::NOTICE_RECIPIENTS_MAX;
 use mail::{Change, MessageId, Report};
-use scheduler::{Notice, NoticeKind, Record};
+use scheduler::{MessageChanges, NoticeKind, PlannedNotice};
 use spool::{SEGMENT_BYTES_MIN, change_bytes, group_bytes_max};
 use std::collections::VecDeque;
 
@@ -50,7 +50,7 @@ pub struct Parts {
     pub(crate) message: MessageId,
     /// Changes that no notice tells of.
     plain: VecDeque<Change>,
-    notices: VecDeque<Notice>,
+    notices: VecDeque<PlannedNotice>,
     /// Recipients of the first notice that have been told of.
     told: usize,
     retire: bool,
@@ -71,8 +71,8 @@ pub(crate) struct Part {
 
 impl Parts {
     /// Cuts a record.
-    pub(crate) fn of(record: Record) -> Parts {
-        let Record { message, changes, notices, silent: _ } = record;
+    pub(crate) fn of(record: MessageChanges) -> Parts {
+        let MessageChanges { message, changes, notices, silent: _ } = record;
         let retire = matches!(changes.last(), Some(Change::Retire { .. }));
         let mut plain = VecDeque::new();
         for change in changes {
@@ -84,7 +84,7 @@ impl Parts {
     }
 
     /// Whether a record is one small group, for which nothing is to be cut.
-    pub(crate) fn is_one_group(record: &Record) -> bool {
+    pub(crate) fn is_one_group(record: &MessageChanges) -> bool {
         record.notices.is_empty()
             && match &record.changes[..] {
                 [] | [_, _, _, ..] => false,
@@ -104,7 +104,7 @@ impl Parts {
 
     /// Recipients whose outcome is final.
     pub(crate) fn outcomes(&self) -> u64 {
-        let left = |(at, notice): (usize, &Notice)| match notice.kind {
+        let left = |(at, notice): (usize, &PlannedNotice)| match notice.kind {
             NoticeKind::Delayed => 0,
             _ => notice.recipients.len() - if at == 0 { self.told } else { 0 },
         };
@@ -203,8 +203,8 @@ fn told_change(message: MessageId, kind: NoticeKind, recipients: Vec<u32>) -> Ch
 }
 
 /// A change without the recipients of whom a notice tells that it belongs to.
-fn untold(mut change: Change, notices: &[Notice]) -> Change {
-    let of_change = |notice: &&Notice| match change {
+fn untold(mut change: Change, notices: &[PlannedNotice]) -> Change {
+    let of_change = |notice: &&PlannedNotice| match change {
         Change::Failed { .. } => matches!(notice.kind, NoticeKind::Failed | NoticeKind::Expired),
         Change::DelayNoticed { .. } => notice.kind == NoticeKind::Delayed,
         Change::Delivered { .. } => {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     /// Hands everything in; of a notice so many recipients at once.
-    fn hand_in(record: Record, at_once: usize) -> Vec<Part> {
+    fn hand_in(record: MessageChanges, at_once: usize) -> Vec<Part> {
         let (mut parts, mut all) = (Parts::of(record), Vec::new());
         while !parts.is_done() {
             let told = parts.next_told().map_or(0, |(_, left)| left.len().min(at_once));
@@ -291,7 +291,7 @@ mod tests {
         let due: Vec<u32> = (60_000..90_000).collect();
         let told: Vec<_> =
             failed.iter().filter(|n| **n % 2 == 0).map(|n| (*n, report(1))).collect();
-        let record = Record {
+        let record = MessageChanges {
             message: MESSAGE,
             changes: vec![
                 Change::Delivered { message: MESSAGE, recipients: delivered.clone() },
@@ -306,7 +306,7 @@ mod tests {
                 Change::Hold { message: MESSAGE },
                 Change::Retire { message: MESSAGE },
             ],
-            notices: vec![Notice { kind: NoticeKind::Expired, recipients: told.clone() }],
+            notices: vec![PlannedNotice { kind: NoticeKind::Expired, recipients: told.clone() }],
             silent: Vec::new(),
         };
         let parts = hand_in(record, 700);
@@ -327,8 +327,8 @@ mod tests {
     #[test]
     fn recipients_that_a_notice_of_a_delay_has_told_of_are_not_taken_off_the_final_outcomes() {
         let told = |from: u32| (from..from + 3).map(|at| (at, report(1))).collect();
-        let notice = |kind, from| Notice { kind, recipients: told(from) };
-        let record = Record {
+        let notice = |kind, from| PlannedNotice { kind, recipients: told(from) };
+        let record = MessageChanges {
             message: MESSAGE,
             changes: vec![
                 Change::DelayNoticed { message: MESSAGE, recipients: vec![1, 2, 3] },
@@ -351,10 +351,10 @@ mod tests {
     #[test]
     fn what_a_notice_tells_of_is_in_its_group_alone() {
         let told = vec![(1, report(1)), (3, report(1))];
-        let record = Record {
+        let record = MessageChanges {
             message: MESSAGE,
             changes: vec![Change::Failed { message: MESSAGE, recipients: vec![1, 2, 3] }],
-            notices: vec![Notice { kind: NoticeKind::Failed, recipients: told }],
+            notices: vec![PlannedNotice { kind: NoticeKind::Failed, recipients: told }],
             silent: Vec::new(),
         };
         let parts = hand_in(record, 1);
@@ -365,10 +365,13 @@ mod tests {
 
     #[test]
     fn r208_a_notice_that_is_refused_becomes_smaller_until_there_is_none() {
-        let record = Record {
+        let record = MessageChanges {
             message: MESSAGE,
             changes: Vec::new(),
-            notices: vec![Notice { kind: NoticeKind::Failed, recipients: vec![(0, report(1)); 4] }],
+            notices: vec![PlannedNotice {
+                kind: NoticeKind::Failed,
+                recipients: vec![(0, report(1)); 4],
+            }],
             silent: Vec::new(),
         };
         let mut parts = Parts::of(record);

@@ -11,8 +11,8 @@ use crate::{LogEvent, Queue};
 use bytes::{Bytes, BytesMut};
 use link::send::INLINE_BYTES_MAX;
 use mail::{Enhanced, Envelope, MessageId, NextHop, Now, Outcome, Reply, Report, Stage};
-use scheduler::Attempt;
-use spool::{Plan, ReadError, StoredMessage, read_chunk, read_message};
+use scheduler::PlannedAttempt;
+use spool::{ReadError, ReadPlan, StoredMessage, read_chunk, read_message};
 use std::rc::Rc;
 use world::Disk;
 
@@ -27,7 +27,7 @@ pub enum ReadFor {
         /// The process that makes it.
         key: SenderKey,
         /// The scheduler's order.
-        attempt: Attempt,
+        attempt: PlannedAttempt,
         /// Where to.
         hop: NextHop,
     },
@@ -59,14 +59,14 @@ pub enum ReadFor {
 /// Something to be read.
 #[derive(Debug)]
 pub struct Read {
-    plan: Plan,
+    plan: ReadPlan,
     what: ReadFor,
 }
 
 /// What was read.
 #[derive(Debug)]
 pub struct ReadDone {
-    plan: Plan,
+    plan: ReadPlan,
     what: ReadFor,
     result: Result<Got, ReadError>,
 }
@@ -212,7 +212,7 @@ impl Queue {
     pub(crate) fn not_attempted(
         &mut self,
         key: SenderKey,
-        attempt: &Attempt,
+        attempt: &PlannedAttempt,
         text: &str,
         now: Now,
     ) {

@@ -5,7 +5,7 @@
 //! never forget a record that the spool refuses: it is kept, in order, and handed in again.
 
 use crate::dispatch::SenderKey;
-use crate::intake::Pending;
+use crate::intake::PendingMessage;
 use crate::message_cache::CachedMessage;
 use crate::parts::{Manner, Parts, outcomes};
 use crate::reads::ReadFor;
@@ -16,7 +16,7 @@ use link::admin::Answer;
 use link::send::INLINE_BYTES_MAX;
 use mail::bounce::{Bounce, BounceKind, Excerpt};
 use mail::{Change, Instant, MessageId, Now, Report, TransactionId};
-use scheduler::{NoticeKind, Record};
+use scheduler::{MessageChanges, NoticeKind};
 use spool::{Refusal, Ticket};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -38,16 +38,16 @@ const STALL_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What is on its way into the spool.
 #[derive(Debug, Default)]
-pub(crate) struct Records {
-    waiting: Slots<Waiting>,
+pub(crate) struct PendingRecords {
+    waiting: Slots<PendingAnswer>,
     /// Results of which the scheduler has not yet given all records.
     fresh: BTreeMap<MessageId, Vec<Acknowledgement>>,
-    tickets: HashMap<Ticket, Group>,
+    tickets: HashMap<Ticket, SubmittedGroup>,
     /// Recipients in `tickets` whose outcome is final.
     outcomes: u64,
     /// Messages with a record that waits for a read or for room, each with what came after that
     /// record. At most a few for each recipient.
-    behind: HashMap<MessageId, VecDeque<(Record, Acknowledgements)>>,
+    behind: HashMap<MessageId, VecDeque<(MessageChanges, Acknowledgements)>>,
     /// Records in `behind`.
     behind_records: usize,
     /// What is left of records that the spool had no room for, oldest first.
@@ -58,7 +58,7 @@ pub(crate) struct Records {
 
 /// A group that the spool has and that is not durable.
 #[derive(Debug)]
-struct Group {
+struct SubmittedGroup {
     acknowledgements: Acknowledgements,
     outcomes: u64,
     /// The message that ends with it.
@@ -68,7 +68,7 @@ struct Group {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingAnswer {
     answer_to: AnswerTo,
     /// Groups that are not durable yet, and one more for each message whose records have not
     /// been counted.
@@ -98,12 +98,12 @@ enum Went {
     Stalled,
 }
 
-impl Records {
+impl PendingRecords {
     /// The scheduler is about to give the records that a result or an action calls for, about
     /// these messages, of which there is at least one.
     pub fn expect(&mut self, answer_to: AnswerTo, messages: &[MessageId]) {
         debug_assert!(!messages.is_empty(), "nothing would end the waiting");
-        let name = self.waiting.insert(Waiting { answer_to, open: messages.len() as u32 });
+        let name = self.waiting.insert(PendingAnswer { answer_to, open: messages.len() as u32 });
         for message in messages {
             self.fresh.entry(*message).or_default().push(name);
         }
@@ -127,7 +127,7 @@ impl Records {
     /// The attempts of this process whose results wait to be durable: it will be told then. Looks at
     /// all that wait, which a new stream is worth and a message is not.
     pub fn awaited(&self, key: SenderKey) -> HashSet<u64> {
-        let of_process = |waiting: &Waiting| match &waiting.answer_to {
+        let of_process = |waiting: &PendingAnswer| match &waiting.answer_to {
             AnswerTo::Sender(other, attempts) if *other == key => attempts.clone(),
             _ => Vec::new(),
         };
@@ -169,7 +169,7 @@ impl Records {
 
     /// Recipients whose outcome is known, but not durable.
     pub fn outcomes(&self) -> u64 {
-        let of_record = |(record, _): &(Record, Acknowledgements)| -> u64 {
+        let of_record = |(record, _): &(MessageChanges, Acknowledgements)| -> u64 {
             record.changes.iter().map(outcomes).sum()
         };
         let behind = self.behind.values().flatten().map(of_record).sum::<u64>();
@@ -216,7 +216,7 @@ impl Records {
 impl Queue {
     /// Gives a record to the spool, behind those of the same message that came before: a message
     /// must not end before the notice that it calls for is stored.
-    pub(crate) fn record(&mut self, record: Record, now: Now) {
+    pub(crate) fn record(&mut self, record: MessageChanges, now: Now) {
         let acknowledgements = self.records.add(record.message);
         match self.records.behind.get_mut(&record.message) {
             Some(behind) => {
@@ -230,7 +230,7 @@ impl Queue {
     /// `original`: the message, if it has just been read.
     fn record_next(
         &mut self,
-        mut record: Record,
+        mut record: MessageChanges,
         acknowledgements: Acknowledgements,
         original: Option<Original<'_>>,
         now: Now,
@@ -472,14 +472,14 @@ impl Queue {
         };
         let (ticket, ids) = self.spool.submit(spool::Group { messages, changes }, now)?;
         for ((transaction, cached), message) in pending.into_iter().zip(ids) {
-            self.receivers.expect(transaction, Pending { instance: None, message, cached });
+            self.receivers.expect(transaction, PendingMessage { instance: None, message, cached });
             if let Some(LogEvent::Bounce { notice, .. }) = notice.as_deref_mut() {
                 *notice = message;
             }
         }
         if !acknowledgements.is_empty() || retires.is_some() || notice.is_some() {
             self.records.outcomes += outcomes;
-            let group = Group { acknowledgements, outcomes, retires, notice };
+            let group = SubmittedGroup { acknowledgements, outcomes, retires, notice };
             self.records.tickets.insert(ticket, group);
         }
         Ok(())
@@ -490,7 +490,10 @@ impl Queue {
     /// spool keeps changes of one message in their order, so it is enough to say it once more.
     pub(crate) fn record_deletion(&mut self, message: MessageId, now: Now) {
         let changes = vec![Change::Retire { message }];
-        self.record(Record { message, changes, notices: Vec::new(), silent: Vec::new() }, now);
+        self.record(
+            MessageChanges { message, changes, notices: Vec::new(), silent: Vec::new() },
+            now,
+        );
     }
 
     /// A notice needs no `Received` line: nobody handed it to us.

@@ -5,7 +5,7 @@
 /// Values in places that are used again.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<Entry<T>>,
     /// Places of values that are gone.
     free: Vec<u32>,
     /// Values that ever were, without those beyond 32 bits.
@@ -13,7 +13,7 @@ pub(crate) struct Slots<T> {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct Entry<T> {
     name: u64,
     value: Option<T>,
 }
@@ -31,7 +31,7 @@ impl<T> Slots<T> {
         let at = self.free.pop().unwrap_or(self.slots.len() as u32);
         self.count = self.count.wrapping_add(1);
         let name = u64::from(self.count) << 32 | u64::from(at);
-        let slot = Slot { name, value: Some(value) };
+        let slot = Entry { name, value: Some(value) };
         match self.slots.get_mut(at as usize) {
             Some(old) => *old = slot,
             None => self.slots.push(slot),

@@ -130,7 +130,7 @@ impl Bench {
         while let Some(output) = self.queue.poll() {
             match output {
                 Output::Io(io) => {
-                    if let spool::Work::Write { file: spool::File::Snapshot(_), buffer, .. } =
+                    if let spool::IoWork::Write { file: spool::File::Snapshot(_), buffer, .. } =
                         io.work()
                     {
                         self.slice_bytes_max = self.slice_bytes_max.max(buffer.len());

@@ -6,7 +6,7 @@
 
 use crate::clock::{JUMP_MAX, ticks, wall_of_seconds};
 use crate::memory::NONE;
-use crate::output::{Notice, NoticeKind, Record};
+use crate::output::{MessageChanges, NoticeKind, PlannedNotice};
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::store::message::{
@@ -213,7 +213,7 @@ impl Scheduler {
             *next = u32::MAX;
             return;
         }
-        let mut record = Record::new(found.id);
+        let mut record = MessageChanges::new(found.id);
         let mut told = Vec::new();
         let mut room = Room::new();
         let len = self.store.recipients_len(message);
@@ -233,14 +233,14 @@ impl Scheduler {
         }
         let recipients = told.iter().map(|(index, _)| *index).collect();
         record.changes.push(Change::DelayNoticed { message: record.message, recipients });
-        record.notices.push(Notice { kind: NoticeKind::Delayed, recipients: told });
+        record.notices.push(PlannedNotice { kind: NoticeKind::Delayed, recipients: told });
         self.record(record);
     }
 
     /// Bounces recipients that wait, as many as fit into one record. Recipients that are in flight or held are not tried again
     /// afterwards.
     fn expire(&mut self, message: u32, next: &mut u32) {
-        let mut record = Record::new(self.store.message(message).id);
+        let mut record = MessageChanges::new(self.store.message(message).id);
         let mut room = Room::new();
         let len = self.store.recipients_len(message);
         self.store.count_out(message);
@@ -283,7 +283,7 @@ impl Scheduler {
     }
 
     /// Ends a group in no state, because its time is over or its message was deleted.
-    pub(crate) fn give_up(&mut self, group: u32, record: &mut Record) {
+    pub(crate) fn give_up(&mut self, group: u32, record: &mut MessageChanges) {
         let message = self.store.groups[group].message;
         let members = self.store.members(group);
         let failed = members.into_iter().map(|at| (at, self.last_word(message, at))).collect();

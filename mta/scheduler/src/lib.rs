@@ -37,8 +37,8 @@ mod turns;
 pub use list::PAGE_BYTES_MAX;
 pub use order::Candidates;
 pub use output::{
-    Arrival, ArrivingRecipient, Attempt, AttemptId, DestinationId, Notice, NoticeKind, Output,
-    Record, Silent, SilentBecause,
+    Arrival, ArrivingRecipient, AttemptId, DestinationId, MessageChanges, NoticeKind, Output,
+    PlannedAttempt, PlannedNotice, Silent, SilentBecause,
 };
 pub use scheduler::{Scheduler, SchedulerError};
 pub use settings::{DestinationLimits, Retry, Settings};

@@ -3,7 +3,7 @@
 //! Must never touch a message that is not named. `list` makes selections.
 
 use crate::group::To;
-use crate::output::Record;
+use crate::output::MessageChanges;
 use crate::scheduler::Scheduler;
 use crate::store::message::{DELETED, GroupState};
 use mail::{Change, MessageId, NextHop, Now};
@@ -57,7 +57,7 @@ impl Scheduler {
         self.set_clock(now);
         let Some(message) = self.store.find(id) else { return false };
         self.store.message_mut(message).flags |= DELETED;
-        let mut record = Record::new(id);
+        let mut record = MessageChanges::new(id);
         self.ask_back(message);
         self.store.count_out(message);
         for group in self.store.groups_of(message) {

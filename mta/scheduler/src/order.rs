@@ -28,7 +28,7 @@ pub(crate) struct Facts<'a> {
 
 /// A group that waits, as a queue run reads it.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate {
+pub struct RunCandidate {
     pub(crate) key: Key,
     pub(crate) group: u32,
 }
@@ -37,7 +37,7 @@ pub struct Candidate {
 #[derive(Clone, Debug)]
 pub struct Candidates {
     pub(crate) order: Order,
-    pub(crate) all: Vec<Candidate>,
+    pub(crate) all: Vec<RunCandidate>,
 }
 
 impl Candidates {

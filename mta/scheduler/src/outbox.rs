@@ -2,7 +2,7 @@
 //!
 //! Must never drop one: each is a change that must become durable.
 
-use crate::output::Record;
+use crate::output::MessageChanges;
 use crate::scheduler::Scheduler;
 use mail::Change;
 use std::collections::VecDeque;
@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 /// Records in the order in which they must become durable.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    records: VecDeque<Record>,
+    records: VecDeque<MessageChanges>,
 }
 
 impl Scheduler {
     /// Adds a record. Deliveries of one message that come one after the other become one record: of a list each of them is
     /// only a number.
-    pub(crate) fn record(&mut self, record: Record) {
+    pub(crate) fn record(&mut self, record: MessageChanges) {
         if record.is_empty() {
             return;
         }
@@ -28,13 +28,13 @@ impl Scheduler {
 
     /// Adds a record of one change.
     pub(crate) fn record_one(&mut self, change: Change) {
-        let mut record = Record::new(change.message());
+        let mut record = MessageChanges::new(change.message());
         record.changes.push(change);
         self.record(record);
     }
 
     /// Takes the next record.
-    pub(crate) fn next_record(&mut self) -> Option<Record> {
+    pub(crate) fn next_record(&mut self) -> Option<MessageChanges> {
         self.outbox.records.pop_front()
     }
 

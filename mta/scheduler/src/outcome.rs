@@ -2,11 +2,11 @@
 //!
 //! Must never forget a recipient: one without an outcome is deferred.
 
-use crate::destinations::destination::Health;
+use crate::destinations::destination::DestinationHealth;
 use crate::flights::Flight;
 use crate::group::To;
 use crate::memory::NONE;
-use crate::output::{AttemptId, NoticeKind, Record, SilentBecause};
+use crate::output::{AttemptId, MessageChanges, NoticeKind, SilentBecause};
 use crate::scheduler::Scheduler;
 use crate::store::message::{DELETED, NULL_SENDER, OVERDUE, RecipientGroup};
 use mail::{Change, Enhanced, NextHop, Now, Outcome, Reply, Report, Stage};
@@ -23,13 +23,13 @@ impl Scheduler {
         let destination = self.store.groups[group].destination;
         let message = self.store.groups[group].message;
         self.store.message_mut(message).losses = 0;
-        let mut record = Record::new(self.store.message(message).id);
+        let mut record = MessageChanges::new(self.store.message(message).id);
         self.store.count_out(message);
         self.leave(group);
         self.settle(group, outcomes, &mut record);
         self.close_or_count(message, &mut record);
         self.record(record);
-        if health == Health::Reached {
+        if health == DestinationHealth::Reached {
             self.go_on(destination, flight.began);
         }
     }
@@ -92,13 +92,16 @@ impl Scheduler {
         self.refresh(destination);
     }
 
-    fn learn(&mut self, flight: &Flight, outcomes: &[(u32, Outcome)]) -> Health {
+    fn learn(&mut self, flight: &Flight, outcomes: &[(u32, Outcome)]) -> DestinationHealth {
         let at = self.store.groups[flight.group].destination;
-        let health = Health::of(outcomes.iter().map(|(_, outcome)| outcome));
+        let health = DestinationHealth::of(outcomes.iter().map(|(_, outcome)| outcome));
         let (chance, nanos) = (self.chance.signed_unit(), self.nanos());
         if self.destinations.learn(at, health, flight.epoch, chance, nanos) {
             let why = outcomes.iter().map(|(_, outcome)| outcome);
-            let why = why.filter(|_| health == Health::Unreachable).map(Outcome::report).next();
+            let why = why
+                .filter(|_| health == DestinationHealth::Unreachable)
+                .map(Outcome::report)
+                .next();
             let last = self.destinations[at].last_failure;
             self.destinations[at].last_failure = self.store.replace_report(last, why);
         }
@@ -106,7 +109,7 @@ impl Scheduler {
     }
 
     /// Handles the outcome of each recipient of a group.
-    fn settle(&mut self, group: u32, outcomes: &[(u32, Outcome)], record: &mut Record) {
+    fn settle(&mut self, group: u32, outcomes: &[(u32, Outcome)], record: &mut MessageChanges) {
         let message = self.store.groups[group].message;
         let members = self.store.members(group);
         let (mut delivered, mut failed, mut left) = (Vec::new(), Vec::new(), Vec::new());
@@ -131,7 +134,12 @@ impl Scheduler {
         self.keep_trying(group, left, record);
     }
 
-    fn deliver(&mut self, group: u32, delivered: Vec<(u32, &Report, bool)>, record: &mut Record) {
+    fn deliver(
+        &mut self,
+        group: u32,
+        delivered: Vec<(u32, &Report, bool)>,
+        record: &mut MessageChanges,
+    ) {
         let message = self.store.groups[group].message;
         if delivered.is_empty() {
             return;
@@ -163,7 +171,7 @@ impl Scheduler {
         message: u32,
         failed: Vec<(u32, Report)>,
         kind: NoticeKind,
-        record: &mut Record,
+        record: &mut MessageChanges,
     ) {
         if failed.is_empty() {
             return;
@@ -201,7 +209,7 @@ impl Scheduler {
     }
 
     /// Puts the remaining recipients of a group back into the retry schedule, or gives them up if their time is over.
-    fn keep_trying(&mut self, group: u32, left: Vec<u32>, record: &mut Record) {
+    fn keep_trying(&mut self, group: u32, left: Vec<u32>, record: &mut MessageChanges) {
         let message = self.store.groups[group].message;
         self.store.free_members(group);
         let done = left.is_empty();
@@ -221,7 +229,7 @@ impl Scheduler {
     }
 
     /// Records the new due time: one change for each reply, shared by all recipients with that reply.
-    fn record_due(&self, group: u32, left: &[u32], tick: u32, record: &mut Record) {
+    fn record_due(&self, group: u32, left: &[u32], tick: u32, record: &mut MessageChanges) {
         let message = self.store.groups[group].message;
         let mut by_report: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for index in left {
@@ -240,7 +248,7 @@ impl Scheduler {
     }
 
     /// Retires a message without unfinished recipients; counts any other message in again.
-    pub(crate) fn close_or_count(&mut self, message: u32, record: &mut Record) {
+    pub(crate) fn close_or_count(&mut self, message: u32, record: &mut MessageChanges) {
         if self.store.is_done(message) {
             record.changes.push(self.close_message(message));
         } else {

@@ -47,14 +47,14 @@ pub struct AttemptId(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Make this attempt, then call `outcome`, `attempt_lost` or `attempt_cut_short`.
-    Attempt(Attempt),
+    Attempt(PlannedAttempt),
     /// Make this record durable, in one batch.
-    Record(Record),
+    Record(MessageChanges),
 }
 
 /// One attempt: recipients of one message for one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct PlannedAttempt {
     /// Name of the attempt.
     pub attempt: AttemptId,
     /// Queue id of the message.
@@ -70,20 +70,20 @@ pub struct Attempt {
 /// Changes of one message and the notices that they require. All of it goes into one batch, so that neither a failure without
 /// its bounce nor a bounce without its failure survives a power cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct MessageChanges {
     /// Queue id of the message.
     pub message: MessageId,
     /// Changes in the order in which they must be applied; `Retire` is the last one.
     pub changes: Vec<Change>,
     /// Notices to the sender, which must be built and stored in the same batch.
-    pub notices: Vec<Notice>,
+    pub notices: Vec<PlannedNotice>,
     /// Failures without a notice, for the log.
     pub silent: Vec<Silent>,
 }
 
 /// A notice to the sender about some recipients (RFC 3461 6).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct PlannedNotice {
     /// Kind of the notice.
     pub kind: NoticeKind,
     /// Recipients by index, each with its report.
@@ -127,10 +127,10 @@ pub enum SilentBecause {
     Loop,
 }
 
-impl Record {
+impl MessageChanges {
     /// An empty record.
     pub(crate) fn new(message: MessageId) -> Self {
-        Record { message, changes: Vec::new(), notices: Vec::new(), silent: Vec::new() }
+        MessageChanges { message, changes: Vec::new(), notices: Vec::new(), silent: Vec::new() }
     }
 
     /// Adds recipients that have failed.
@@ -148,7 +148,7 @@ impl Record {
     pub(crate) fn tell(&mut self, kind: NoticeKind, told: Vec<(u32, Report)>) {
         match self.notices.iter_mut().find(|notice| notice.kind == kind) {
             Some(notice) => notice.recipients.extend(told),
-            None => self.notices.push(Notice { kind, recipients: told }),
+            None => self.notices.push(PlannedNotice { kind, recipients: told }),
         }
     }
 
@@ -162,11 +162,11 @@ impl Record {
 
     /// Returns true if another record can be appended to this one: both hold deliveries of the same message and nothing else,
     /// but for a `Retire` at the end of the other.
-    pub(crate) fn takes(&self, other: &Record) -> bool {
+    pub(crate) fn takes(&self, other: &MessageChanges) -> bool {
         let delivered = |change: &Change| matches!(change, Change::Delivered { .. });
         let of_other =
             |change: &Change| delivered(change) || matches!(change, Change::Retire { .. });
-        let plain = |record: &Record| record.notices.is_empty() && record.silent.is_empty();
+        let plain = |record: &MessageChanges| record.notices.is_empty() && record.silent.is_empty();
         self.message == other.message
             && plain(self)
             && plain(other)
@@ -175,7 +175,7 @@ impl Record {
     }
 
     /// Appends another record.
-    pub(crate) fn append(&mut self, other: Record) {
+    pub(crate) fn append(&mut self, other: MessageChanges) {
         for change in other.changes {
             match (self.changes.last_mut(), change) {
                 (

@@ -4,7 +4,7 @@
 
 use crate::flights::Flight;
 use crate::group::To;
-use crate::output::{Attempt, DestinationId, Output};
+use crate::output::{DestinationId, Output, PlannedAttempt};
 use crate::scheduler::Scheduler;
 use crate::store::message::RecipientGroup;
 use mail::{Instant, Now};
@@ -55,7 +55,7 @@ impl Scheduler {
         [retry, age, self.next_timer()].into_iter().flatten().min()
     }
 
-    fn next_attempt(&mut self) -> Option<Attempt> {
+    fn next_attempt(&mut self) -> Option<PlannedAttempt> {
         for _ in 0..DESTINATIONS_LOOKED_AT_MAX {
             if !self.has_room() {
                 return None;
@@ -79,7 +79,7 @@ impl Scheduler {
     }
 
     /// Begins an attempt, unless the message is a suspect and another suspect is in flight.
-    fn begin(&mut self, group: u32) -> Option<Attempt> {
+    fn begin(&mut self, group: u32) -> Option<PlannedAttempt> {
         let RecipientGroup { message, destination: at, .. } = self.store.groups[group];
         let suspect = self.store.message(message).losses >= SUSPECT_LOSSES;
         if suspect && self.has_suspect() {
@@ -97,7 +97,7 @@ impl Scheduler {
         self.board(flight, group);
         self.destinations[at].begin(&limits, began);
         self.refresh(at);
-        Some(Attempt {
+        Some(PlannedAttempt {
             attempt,
             message: self.store.message(message).id,
             destination: DestinationId(at),

@@ -2,7 +2,7 @@
 //!
 //! Must never act before the first `poll`: until then the log is read again, and what it says goes first.
 
-use crate::output::{NoticeKind, Record};
+use crate::output::{MessageChanges, NoticeKind};
 use crate::scheduler::Scheduler;
 use crate::store::message::GroupState;
 use mail::{Change, Enhanced, MessageId, NextHop, Reply, Report, Stage};
@@ -57,7 +57,7 @@ impl Scheduler {
             let Some(message) = self.store.find(id).filter(|at| self.store.is_done(*at)) else {
                 continue;
             };
-            let mut record = Record::new(id);
+            let mut record = MessageChanges::new(id);
             self.store.count_out(message);
             record.changes.push(self.close_message(message));
             self.record(record);
@@ -67,7 +67,7 @@ impl Scheduler {
     fn follow_route(&mut self, group: u32) {
         let message = self.store.groups[group].message;
         let members = self.store.members(group);
-        let mut record = Record::new(self.store.message(message).id);
+        let mut record = MessageChanges::new(self.store.message(message).id);
         self.store.count_out(message);
         self.leave(group);
         match &self.destinations[self.store.groups[group].destination].hop {

@@ -3,7 +3,7 @@
 //! Must never run unless an operator asks for it: it looks at the whole queue.
 
 use crate::group::To;
-use crate::order::{Candidate, Candidates};
+use crate::order::{Candidates, RunCandidate};
 use crate::scheduler::Scheduler;
 use crate::store::message::{GroupState, RecipientGroup};
 use mail::Now;
@@ -25,7 +25,7 @@ impl Scheduler {
                 Order::None => key.first = number as u64,
                 _ => {}
             }
-            all.push(Candidate { key, group });
+            all.push(RunCandidate { key, group });
         }
         Candidates { order, all }
     }
@@ -37,7 +37,7 @@ impl Scheduler {
         self.set_order(candidates.order);
         let mut begun = 0;
         let mut destinations = BTreeSet::new();
-        for Candidate { key, group } in &candidates.all {
+        for RunCandidate { key, group } in &candidates.all {
             let message = self.store.groups[*group].message;
             let same = self.store.groups[*group].state != GroupState::Vacant
                 && self.store.message(message).id == key.id;

@@ -14,7 +14,7 @@ use crate::rng::Rng;
 use crate::route::RoutedGroups;
 use crate::settings::{DestinationLimits, Settings};
 use crate::store::Store;
-use crate::store::message::{Message, NULL_SENDER};
+use crate::store::message::{NULL_SENDER, QueuedMessage};
 use crate::turns::Turns;
 use mail::{MessageId, NextHop, Now};
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ impl Scheduler {
             self.store.new_recipient(address.local(), address.domain_text(), one.notify)
         };
         let recipients = arrival.recipients.iter().map(one).collect();
-        let message = Message {
+        let message = QueuedMessage {
             id: arrival.message,
             arrived: wall_seconds(arrival.arrived),
             bytes: u32::try_from(arrival.bytes).unwrap_or(u32::MAX),
@@ -120,7 +120,7 @@ impl Scheduler {
             priority: arrival.priority.clamp(-100, 100),
             held: arrival.held.map_or(0, |held| held as u8),
             flags: if null { NULL_SENDER } else { 0 },
-            ..Message::default()
+            ..QueuedMessage::default()
         };
         Ok(self.store.add(message, recipients))
     }

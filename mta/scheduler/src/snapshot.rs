@@ -9,7 +9,7 @@ use crate::group::To;
 use crate::memory::{NONE, Numbers};
 use crate::scheduler::{Scheduler, SchedulerError};
 use crate::store::message::{
-    DELAY_SEEN, GroupState, Message, NULL_SENDER, OVERDUE, Recipient, TELLS_DELAY,
+    DELAY_SEEN, GroupState, NULL_SENDER, OVERDUE, QueuedMessage, QueuedRecipient, TELLS_DELAY,
 };
 use mail::{MessageId, NextHop, Notify, Now, Report, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -140,7 +140,7 @@ impl Scheduler {
 
     /// Saves a message with one recipient. Nearly all messages are like this, and a long queue saves them again and again:
     /// nothing is allocated but the bytes.
-    fn save_single(&self, message: u32, one: &Recipient, now: Now) -> Vec<u8> {
+    fn save_single(&self, message: u32, one: &QueuedRecipient, now: Now) -> Vec<u8> {
         let reports = self.store.report(one.report).map_or(&[][..], std::slice::from_ref);
         let recipient = self.save_as(0, one, reports.len() as u32);
         let members = Cow::Borrowed(std::slice::from_ref(&recipient));
@@ -206,7 +206,7 @@ impl Scheduler {
         Some(self.save_as(index, one, report))
     }
 
-    fn save_as(&self, index: u32, one: &Recipient, report: u32) -> SavedRecipient<'_> {
+    fn save_as(&self, index: u32, one: &QueuedRecipient, report: u32) -> SavedRecipient<'_> {
         let (local, domain) = self.store.texts_of(one);
         let (notify, delay_noticed) = (one.notify, one.delay_noticed);
         SavedRecipient { index, local, domain, notify, delay_noticed, report }
@@ -222,15 +222,15 @@ impl Scheduler {
     }
 
     fn load_message(&mut self, saved: &Saved) -> u32 {
-        let mut all = vec![Recipient::default(); saved.recipients as usize];
+        let mut all = vec![QueuedRecipient::default(); saved.recipients as usize];
         for one in saved.groups.iter().flat_map(|group| group.members.iter()) {
             let report = (one.report as usize).checked_sub(1).and_then(|at| saved.reports.get(at));
             let report = self.store.replace_report(NONE, report);
             let delay_noticed = one.delay_noticed;
             let recipient = self.store.new_recipient(one.local, one.domain, one.notify);
-            all[one.index as usize] = Recipient { report, delay_noticed, ..recipient };
+            all[one.index as usize] = QueuedRecipient { report, delay_noticed, ..recipient };
         }
-        let message = Message {
+        let message = QueuedMessage {
             id: MessageId(saved.id),
             arrived: saved.arrived_seconds,
             bytes: saved.bytes,
@@ -238,7 +238,7 @@ impl Scheduler {
             priority: saved.priority,
             held: saved.held,
             flags: saved.flags & FLAGS_KEPT,
-            ..Message::default()
+            ..QueuedMessage::default()
         };
         self.store.add(message, all)
     }

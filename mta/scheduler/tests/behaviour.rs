@@ -7,8 +7,8 @@ mod common;
 use common::*;
 use mail::{Change, Enhanced, MessageId, NextHop, Notify, Outcome, Reply, Report, Stage};
 use scheduler::{
-    DestinationId, DestinationLimits, HeldBy, NoticeKind, Order, Output, Record, Retry, Settings,
-    SilentBecause, State,
+    DestinationId, DestinationLimits, HeldBy, MessageChanges, NoticeKind, Order, Output, Retry,
+    Settings, SilentBecause, State,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn limited(limits: DestinationLimits) -> Settings {
     Settings { default: limits, ..plain() }
 }
 
-fn kinds(record: &Record) -> Vec<&'static str> {
+fn kinds(record: &MessageChanges) -> Vec<&'static str> {
     let kind = |change: &Change| match change {
         Change::Delivered { .. } => "delivered",
         Change::Failed { .. } => "failed",
@@ -132,7 +132,7 @@ fn d160_a_delay_notice_comes_once_and_only_where_notify_allows() {
                     Output::Attempt(attempt) => bench.answer(&attempt, greylisted()),
                     Output::Record(record) => {
                         let delayed =
-                            |notice: &&scheduler::Notice| notice.kind == NoticeKind::Delayed;
+                            |notice: &&scheduler::PlannedNotice| notice.kind == NoticeKind::Delayed;
                         notices += record.notices.iter().filter(delayed).count();
                         assert_eq!(kinds(&record).contains(&"delay"), !record.notices.is_empty());
                     }
@@ -740,7 +740,7 @@ fn the_end_of_a_message_is_the_last_change_of_the_record_that_brings_it() {
 }
 
 /// Answers all attempts with a reply for each recipient until the message is given up.
-fn expire_list(reply_bytes: usize, recipients: u32) -> (Bench, Vec<Record>) {
+fn expire_list(reply_bytes: usize, recipients: u32) -> (Bench, Vec<MessageChanges>) {
     let plain = plain();
     let retry = Retry { first: seconds(3600), expire: seconds(600), ..plain.retry };
     let mut bench = Bench::new(Settings { retry, delay_notice: None, ..plain });
@@ -858,7 +858,7 @@ fn who_is_told_of_a_delay_in_several_records_is_told_of_the_rest_after_a_restart
 }
 
 /// Returns the recipients in delay notices.
-fn delays(record: &Record) -> Vec<u32> {
+fn delays(record: &MessageChanges) -> Vec<u32> {
     let notices = record.notices.iter().filter(|notice| notice.kind == NoticeKind::Delayed);
     notices.flat_map(|notice| notice.recipients.iter().map(|(at, _)| *at)).collect()
 }

@@ -27,7 +27,8 @@ fn run(bench: &mut Bench, time: u64) -> (u32, u32) {
                     bench.answer(&attempt, greylisted());
                 }
                 Output::Record(record) => {
-                    let expired = |notice: &&scheduler::Notice| notice.kind == NoticeKind::Expired;
+                    let expired =
+                        |notice: &&scheduler::PlannedNotice| notice.kind == NoticeKind::Expired;
                     bounces += record.notices.iter().filter(expired).count() as u32;
                 }
             }

@@ -9,7 +9,7 @@ mod common;
 
 use common::{Bench, delivered, mail, unreachable};
 use mail::{MessageId, Outcome};
-use scheduler::{Attempt, Settings};
+use scheduler::{PlannedAttempt, Settings};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const STEP: Duration = Duration::from_millis(100);
 /// Attempts in flight, each with the time that it still takes.
 struct World {
     bench: Bench,
-    under_way: Vec<(Duration, Attempt)>,
+    under_way: Vec<(Duration, PlannedAttempt)>,
     /// Time at which each measured message was sent.
     sent: HashMap<MessageId, Duration>,
     /// Time that each of them waited for its first attempt.
@@ -54,7 +54,7 @@ impl World {
         for (left, _) in &mut self.under_way {
             *left = left.saturating_sub(STEP);
         }
-        let ended: Vec<Attempt> = self
+        let ended: Vec<PlannedAttempt> = self
             .under_way
             .extract_if(.., |(left, _)| left.is_zero())
             .map(|(_, attempt)| attempt)

@@ -9,8 +9,8 @@ use common::*;
 use mail::{Change, MessageId, NextHop, Notify, Outcome};
 use proptest::prelude::*;
 use scheduler::{
-    Attempt, DestinationLimits, Filter, HeldBy, Order, Output, Record, Retry, Scheduler, Settings,
-    State,
+    DestinationLimits, Filter, HeldBy, MessageChanges, Order, Output, PlannedAttempt, Retry,
+    Scheduler, Settings, State,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -69,7 +69,7 @@ struct Model {
     bench: Bench,
     pending: BTreeMap<MessageId, BTreeSet<u32>>,
     held: BTreeSet<MessageId>,
-    flying: Vec<Attempt>,
+    flying: Vec<PlannedAttempt>,
     recorded: Vec<Change>,
     retired: BTreeSet<MessageId>,
     next_id: u64,
@@ -145,12 +145,12 @@ impl Model {
         }
     }
 
-    fn take_flying(&mut self, which: u8) -> Option<Attempt> {
+    fn take_flying(&mut self, which: u8) -> Option<PlannedAttempt> {
         let count = self.flying.len();
         (count > 0).then(|| self.flying.remove(usize::from(which) % count))
     }
 
-    fn answer(&mut self, attempt: Attempt, mut kinds: u64) {
+    fn answer(&mut self, attempt: PlannedAttempt, mut kinds: u64) {
         let mut outcomes = Vec::new();
         for index in &attempt.recipients {
             let outcome = match kinds % 6 {
@@ -220,7 +220,7 @@ impl Model {
         }
     }
 
-    fn begin(&mut self, attempt: Attempt) {
+    fn begin(&mut self, attempt: PlannedAttempt) {
         assert!(!attempt.recipients.is_empty());
         assert!(!self.held.contains(&attempt.message), "a held message was tried");
         for index in &attempt.recipients {
@@ -235,7 +235,7 @@ impl Model {
         assert!(self.flying.len() <= 7);
     }
 
-    fn record(&mut self, record: Record) {
+    fn record(&mut self, record: MessageChanges) {
         for change in &record.changes {
             match change {
                 Change::Delivered { message, recipients }

@@ -4,7 +4,7 @@
 
 use crate::Ticket;
 use crate::format::batch::{self, BATCH_HEADER, RECORD_HEADER, RecordKind};
-use crate::format::message::Place;
+use crate::format::message::MessagePlace;
 use crate::format::snapshot::Extra;
 use mail::{Instant, MessageId, TransactionId};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) enum BatchItem {
     /// A live message gets a new place.
     Moved(MessageItem),
     /// A change is recorded; the place of a retired message becomes free.
-    Change { message: MessageId, retired: Option<(Place, Vec<Extra>)> },
+    Change { message: MessageId, retired: Option<(MessagePlace, Vec<Extra>)> },
     /// A whole group is recorded.
     Group(Ticket),
 }

@@ -5,7 +5,7 @@
 
 use crate::format::MARKER;
 use crate::open::read_marker;
-use crate::read::{Plan, ReadError, read_chunk, read_message};
+use crate::read::{ReadError, ReadPlan, read_chunk, read_message};
 use crate::recover::{self, Loaded};
 use crate::{File, OpenError, OpenReport, Replay};
 use mail::MessageId;
@@ -16,7 +16,7 @@ pub use crate::recover::Damage;
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct CheckReport {
     /// What an opening would report, with damage in old segments as well.
     pub opening: OpenReport,
     /// Number of live messages whose envelope and body are whole.
@@ -27,7 +27,7 @@ pub struct Report {
     pub body_bytes: u64,
 }
 
-impl Report {
+impl CheckReport {
     /// Whether no promised data is damaged.
     pub fn is_clean(&self) -> bool {
         self.damaged.is_empty() && self.opening.damage.is_empty()
@@ -35,7 +35,7 @@ impl Report {
 }
 
 /// Checks everything. `segment_bytes` is the size of segments in the settings.
-pub fn check(disk: &dyn Disk, segment_bytes: u32) -> Result<Report, OpenError> {
+pub fn check(disk: &dyn Disk, segment_bytes: u32) -> Result<CheckReport, OpenError> {
     let entries = disk.list()?;
     let marker = entries.iter().find(|entry| entry.name == MARKER);
     let text = marker.and_then(|entry| read_marker(disk, entry.bytes));
@@ -48,7 +48,7 @@ pub fn check(disk: &dyn Disk, segment_bytes: u32) -> Result<Report, OpenError> {
         None => return Err(OpenError::Missing),
     }
     let loaded = recover::load(disk, segment_bytes, false, &mut |_: Replay<'_>| {})?;
-    let mut report = Report { opening: loaded.report.clone(), ..Report::default() };
+    let mut report = CheckReport { opening: loaded.report.clone(), ..CheckReport::default() };
     let mut everything = OpenReport::default();
     recover::scan_everything(disk, segment_bytes, &mut everything)?;
     let place = |damage: &Damage| (damage.file.clone(), damage.offset);
@@ -73,7 +73,7 @@ fn verify(disk: &dyn Disk, loaded: &Loaded, message: MessageId) -> Result<u64, R
     let Some(place) = loaded.index.get(message) else { return Ok(0) };
     let segment = loaded.segments.get(place.slot);
     let (epoch, segment_bytes) = segment.map_or((0, 0), |segment| (segment.epoch, segment.bytes));
-    let plan = Plan { message, place, epoch, segment_bytes, held: Vec::new() };
+    let plan = ReadPlan { message, place, epoch, segment_bytes, held: Vec::new() };
     let stored = read_message(disk, &plan)?;
     for chunk in &stored.chunks {
         read_chunk(disk, chunk)?;

@@ -4,10 +4,10 @@
 //! Must never call `Durable::proven` but in `settle`, nor write into a block a second time.
 
 use crate::batch::{BatchItem, MessageItem, OWN_SEGMENT};
-use crate::format::message::Place;
+use crate::format::message::MessagePlace;
 use crate::format::segment::SegmentKind;
 use crate::format::snapshot::Extra;
-use crate::io::{Class, File, Io, IoDone, Work};
+use crate::io::{Class, File, Io, IoDone, IoWork};
 use crate::log_stream::CommitInFlight;
 use crate::{Output, Spool};
 use mail::{Durable, Instant, Now};
@@ -50,14 +50,14 @@ impl Spool {
         self.snapshots.log_grew(bytes);
         let class = if kind == SegmentKind::Log { Class::Commit } else { Class::Bulk };
         let (file, offset) = (File::Segment(place.slot), place.offset.into());
-        Some(Io { id, class, work: Work::Write { file, offset, buffer, sync: true } })
+        Some(Io { id, class, work: IoWork::Write { file, offset, buffer, sync: true } })
     }
 
     /// A commit has come back.
     pub(crate) fn finish_commit(&mut self, done: IoDone, kind: SegmentKind, now: Now) {
         let Some(mut flight) = self.streams.of(kind).land(done.id) else { return };
         self.segments.unhold(flight.slot);
-        let Work::Write { mut buffer, .. } = done.work else { return };
+        let IoWork::Write { mut buffer, .. } = done.work else { return };
         match done.result {
             Ok(Some(synced)) if !flight.doomed => {
                 flight.batch.put_buffer(buffer);
@@ -129,9 +129,9 @@ impl Spool {
         mut item: MessageItem,
         slot: u32,
         offset: u32,
-    ) -> Option<(Place, Vec<Extra>)> {
+    ) -> Option<(MessagePlace, Vec<Extra>)> {
         let at = offset + item.offset;
-        let place = Place::new(slot, at, item.length, item.adjacent, item.body_bytes);
+        let place = MessagePlace::new(slot, at, item.length, item.adjacent, item.body_bytes);
         own_segment(&mut item.extras, slot);
         self.segments.add(slot, place.own_bytes());
         item.extras.iter().for_each(|extra| self.segments.add(extra.slot, extra.bytes.into()));
@@ -139,7 +139,7 @@ impl Spool {
     }
 
     /// The segments no longer need to keep these bytes.
-    pub(crate) fn release(&mut self, place: Place, extras: &[Extra]) {
+    pub(crate) fn release(&mut self, place: MessagePlace, extras: &[Extra]) {
         self.segments.subtract(place.slot, place.own_bytes());
         extras.iter().for_each(|extra| self.segments.subtract(extra.slot, extra.bytes.into()));
     }

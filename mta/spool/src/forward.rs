@@ -7,8 +7,8 @@ use crate::admit::{GroupOrigin, Ready, WaitingGroup};
 use crate::batch::MessageItem;
 use crate::format::BLOCK;
 use crate::format::segment::SegmentKind;
-use crate::io::{File, IoDone, Work};
-use crate::read::{Plan, StoredMessage};
+use crate::io::{File, IoDone, IoWork};
+use crate::read::{ReadPlan, StoredMessage};
 use crate::segments::{Segment, State};
 use crate::stage::StagedChunk;
 use crate::{Alarm, Spool};
@@ -42,14 +42,14 @@ impl Mover {
 }
 
 struct CopyJob {
-    plan: Plan,
+    plan: ReadPlan,
     stored: Option<StoredMessage>,
     transaction: TransactionId,
 }
 
 impl Spool {
     /// The next read, if something is worth copying.
-    pub(crate) fn forward_step(&mut self) -> Option<Work> {
+    pub(crate) fn forward_step(&mut self) -> Option<IoWork> {
         if let Some(work) = self.next_chunk_read() {
             return Some(work);
         }
@@ -121,7 +121,7 @@ impl Spool {
     /// A read has come back.
     pub(crate) fn forward_stepped(&mut self, done: IoDone, now: Now) {
         let Some(mut job) = self.mover.job.take() else { return };
-        let Work::Read { buffer, .. } = done.work else { return };
+        let IoWork::Read { buffer, .. } = done.work else { return };
         let bytes = Bytes::from(buffer);
         let went = match (done.result, &job.stored) {
             (Err(error), _) => {
@@ -190,12 +190,12 @@ impl Spool {
         }
     }
 
-    fn next_chunk_read(&mut self) -> Option<Work> {
+    fn next_chunk_read(&mut self) -> Option<IoWork> {
         let job = self.mover.job.as_ref()?;
         let copied = self.staging.body(job.transaction)?.chunks().len();
         let chunk = job.stored.as_ref()?.chunks.get(copied)?;
         let buffer = vec![0; chunk.length as usize];
-        Some(Work::Read { file: File::Segment(chunk.slot), offset: chunk.offset.into(), buffer })
+        Some(IoWork::Read { file: File::Segment(chunk.slot), offset: chunk.offset.into(), buffer })
     }
 
     fn write_moved(&mut self, job: CopyJob, now: Now) {

@@ -2,7 +2,7 @@
 //!
 //! Must never hold anything of a message but its place.
 
-use crate::format::message::Place;
+use crate::format::message::MessagePlace;
 use crate::format::snapshot::Extra;
 use mail::MessageId;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ const BLOCK_ENTRIES_MAX: usize = 512;
 /// end.
 #[derive(Default)]
 pub(crate) struct Index {
-    blocks: Vec<Vec<(MessageId, Place)>>,
+    blocks: Vec<Vec<(MessageId, MessagePlace)>>,
     count: usize,
     /// What messages need beside their record; most need nothing.
     extras: HashMap<MessageId, Box<[Extra]>>,
@@ -25,7 +25,7 @@ impl Index {
         self.count
     }
 
-    pub(crate) fn get(&self, message: MessageId) -> Option<Place> {
+    pub(crate) fn get(&self, message: MessageId) -> Option<MessagePlace> {
         let (block, at) = self.find(message).ok()?;
         Some(self.blocks[block][at].1)
     }
@@ -44,9 +44,9 @@ impl Index {
     pub(crate) fn insert(
         &mut self,
         message: MessageId,
-        place: Place,
+        place: MessagePlace,
         extras: Vec<Extra>,
-    ) -> Option<(Place, Vec<Extra>)> {
+    ) -> Option<(MessagePlace, Vec<Extra>)> {
         let former = match self.find(message) {
             Ok((block, at)) => {
                 let former = std::mem::replace(&mut self.blocks[block][at].1, place);
@@ -68,7 +68,7 @@ impl Index {
         self.extras.remove(&message).map(Vec::from).unwrap_or_default()
     }
 
-    pub(crate) fn remove(&mut self, message: MessageId) -> Option<(Place, Vec<Extra>)> {
+    pub(crate) fn remove(&mut self, message: MessageId) -> Option<(MessagePlace, Vec<Extra>)> {
         let (at_block, at) = self.find(message).ok()?;
         self.count -= 1;
         let block = &mut self.blocks[at_block];
@@ -82,7 +82,7 @@ impl Index {
     }
 
     /// Messages above `after`, in order.
-    pub(crate) fn above(&self, after: u64) -> impl Iterator<Item = (MessageId, Place)> + '_ {
+    pub(crate) fn above(&self, after: u64) -> impl Iterator<Item = (MessageId, MessagePlace)> + '_ {
         let first = self.blocks.partition_point(|block| last(block).0 <= after);
         self.blocks[first..].iter().flatten().copied().skip_while(move |(id, _)| id.0 <= after)
     }
@@ -100,7 +100,7 @@ impl Index {
         found.map(|at| (block, at)).map_err(|at| (block, at))
     }
 
-    fn insert_at(&mut self, block: usize, at: usize, entry: (MessageId, Place)) {
+    fn insert_at(&mut self, block: usize, at: usize, entry: (MessageId, MessagePlace)) {
         if block == self.blocks.len() {
             // Past the end: into the last block while it has room.
             match self.blocks.last_mut().filter(|last| last.len() < BLOCK_ENTRIES_MAX) {
@@ -118,7 +118,7 @@ impl Index {
     }
 }
 
-fn last(block: &[(MessageId, Place)]) -> MessageId {
+fn last(block: &[(MessageId, MessagePlace)]) -> MessageId {
     block.last().expect("no block is left empty").0
 }
 
@@ -134,7 +134,7 @@ mod tests {
         for step in 0..20_000u32 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let id = MessageId((random >> 33) % 5_000);
-            let place = Place::new(step, 0, 1, false, 0);
+            let place = MessagePlace::new(step, 0, 1, false, 0);
             if random >> 60 < 10 {
                 index.insert(id, place, Vec::new());
                 model.insert(id, place);
@@ -152,7 +152,7 @@ mod tests {
     fn s144_a_million_messages_take_under_forty_bytes_each() {
         let mut index = Index::default();
         for id in 0..1_000_000 {
-            index.insert(MessageId(id), Place::new(0, 0, 0, false, 0), Vec::new());
+            index.insert(MessageId(id), MessagePlace::new(0, 0, 0, false, 0), Vec::new());
         }
         let bytes: usize = index.blocks.iter().map(|b| b.capacity() * 24 + 24).sum();
         assert!(bytes < 40_000_000, "{bytes}");

@@ -55,7 +55,7 @@ pub enum Class {
 pub struct Io {
     pub(crate) id: u64,
     pub(crate) class: Class,
-    pub(crate) work: Work,
+    pub(crate) work: IoWork,
 }
 
 impl Io {
@@ -70,7 +70,7 @@ impl Io {
     }
 
     /// What to do.
-    pub fn work(&self) -> &Work {
+    pub fn work(&self) -> &IoWork {
         &self.work
     }
 }
@@ -78,7 +78,7 @@ impl Io {
 /// The kinds of requests.
 #[derive(Debug)]
 #[allow(missing_docs)] // the fields are explained by the sentences above the variants
-pub enum Work {
+pub enum IoWork {
     /// Creates the file unless less than `keep_free` bytes would be left, allocates blocks for
     /// `bytes`, and syncs file and directory. An existing file only gets its blocks.
     Create { file: File, bytes: u64, keep_free: u64 },
@@ -96,14 +96,14 @@ pub enum Work {
     Read { file: File, offset: u64, buffer: Vec<u8> },
 }
 
-impl Work {
+impl IoWork {
     /// How many syncs it needs.
     pub(crate) fn syncs(&self) -> u64 {
         match self {
-            Work::Create { .. } => 2,
-            Work::Write { sync, .. } | Work::Zero { sync, .. } => u64::from(*sync),
-            Work::Grow { .. } | Work::Sync { .. } | Work::Remove { .. } => 1,
-            Work::Read { .. } => 0,
+            IoWork::Create { .. } => 2,
+            IoWork::Write { sync, .. } | IoWork::Zero { sync, .. } => u64::from(*sync),
+            IoWork::Grow { .. } | IoWork::Sync { .. } | IoWork::Remove { .. } => 1,
+            IoWork::Read { .. } => 0,
         }
     }
 }
@@ -150,7 +150,7 @@ impl Work {
 pub struct IoDone {
     pub(crate) id: u64,
     /// Gives the buffer back.
-    pub(crate) work: Work,
+    pub(crate) work: IoWork,
     /// The evidence of the sync that ended a `Write` or a `Zero`.
     pub(crate) result: Result<Option<Synced>, DiskError>,
 }
@@ -162,7 +162,7 @@ impl IoDone {
     }
 
     /// The request; the buffer of a `Read` is filled.
-    pub fn work(&self) -> &Work {
+    pub fn work(&self) -> &IoWork {
         &self.work
     }
 
@@ -222,33 +222,33 @@ pub fn begin(disk: &dyn Disk, mut io: Io) -> Begun {
 }
 
 /// Does all but the sync that ends a `Write` or a `Zero`; returns the file that needs it.
-fn perform(disk: &dyn Disk, work: &mut Work) -> Result<Option<String>, DiskError> {
+fn perform(disk: &dyn Disk, work: &mut IoWork) -> Result<Option<String>, DiskError> {
     let done = match work {
-        Work::Create { file, bytes, keep_free } => create(disk, *file, *bytes, *keep_free),
-        Work::Write { file, offset, buffer, sync } => {
+        IoWork::Create { file, bytes, keep_free } => create(disk, *file, *bytes, *keep_free),
+        IoWork::Write { file, offset, buffer, sync } => {
             let name = file.to_string();
             disk.write_at(&name, *offset, buffer)?;
             return Ok(sync.then_some(name));
         }
-        Work::Zero { file, offset, bytes, sync } => {
+        IoWork::Zero { file, offset, bytes, sync } => {
             let name = file.to_string();
             write_zeros(disk, &name, *offset, *bytes as usize)?;
             return Ok(sync.then_some(name));
         }
-        Work::Grow { file, bytes } => {
+        IoWork::Grow { file, bytes } => {
             let name = file.to_string();
             disk.allocate(&name, *bytes, true)?;
             disk.sync(&name).map(drop)
         }
-        Work::Sync { file } => disk.sync(&file.to_string()).map(drop),
-        Work::Remove { file } => {
+        IoWork::Sync { file } => disk.sync(&file.to_string()).map(drop),
+        IoWork::Remove { file } => {
             match disk.remove(&file.to_string()) {
                 Err(error) if error.errno != Errno::MISSING => return Err(error),
                 _ => {}
             }
             disk.sync_dir()
         }
-        Work::Read { file, offset, buffer } => disk.read_at(&file.to_string(), *offset, buffer),
+        IoWork::Read { file, offset, buffer } => disk.read_at(&file.to_string(), *offset, buffer),
     };
     done.map(|()| None)
 }

@@ -35,10 +35,10 @@ mod types;
 mod zeros;
 
 pub use admit::{change_bytes, group_bytes_max};
-pub use io::{Begun, Class, File, Io, IoDone, Unsynced, Work, begin, execute};
+pub use io::{Begun, Class, File, Io, IoDone, IoWork, Unsynced, begin, execute};
 pub use mail::Refusal;
 pub use open::open;
-pub use read::{Chunk, Damaged, Plan, ReadError, StoredMessage, read_chunk, read_message};
+pub use read::{Chunk, Damaged, ReadError, ReadPlan, StoredMessage, read_chunk, read_message};
 pub use recover::{Damage, OpenError, OpenReport, Replay};
 pub use settings::{SEGMENT_BYTES_MIN, Settings};
 pub use spool::Spool;

@@ -6,8 +6,8 @@
 use crate::Spool;
 use crate::format::aligned;
 use crate::format::batch::{RECORD_HEADER, RecordKind, record_at};
-use crate::format::message::{ChunkAt, MessageRecord, Place};
-use crate::io::{File, Work};
+use crate::format::message::{ChunkAt, MessagePlace, MessageRecord};
+use crate::io::{File, IoWork};
 use bytes::Bytes;
 use mail::{Envelope, MessageId, TransactionId};
 use world::{Disk, DiskError};
@@ -15,10 +15,10 @@ use world::{Disk, DiskError};
 /// How to read a message. Its segments are kept until [`Spool::unplan`].
 #[derive(Debug)]
 #[must_use]
-pub struct Plan {
+pub struct ReadPlan {
     /// The message.
     pub message: MessageId,
-    pub(crate) place: Place,
+    pub(crate) place: MessagePlace,
     pub(crate) epoch: u64,
     pub(crate) segment_bytes: u32,
     pub(crate) held: Vec<u32>,
@@ -72,23 +72,23 @@ pub enum ReadError {
 
 impl Spool {
     /// Returns how to read a live message. The plan must be given back when its last chunk has been read.
-    pub fn plan(&mut self, message: MessageId) -> Option<Plan> {
+    pub fn plan(&mut self, message: MessageId) -> Option<ReadPlan> {
         let place = self.index.get(message)?;
         let segment = self.segments.get(place.slot)?;
         let (epoch, segment_bytes) = (segment.epoch, segment.bytes);
         let mut held = vec![place.slot];
         held.extend(self.index.extras(message).iter().map(|extra| extra.slot));
         held.iter().for_each(|slot| self.segments.hold(*slot));
-        Some(Plan { message, place, epoch, segment_bytes, held })
+        Some(ReadPlan { message, place, epoch, segment_bytes, held })
     }
 
     /// Gives a plan back; inverse of `plan`.
-    pub fn unplan(&mut self, plan: Plan) {
+    pub fn unplan(&mut self, plan: ReadPlan) {
         plan.held.iter().for_each(|slot| self.segments.unhold(*slot));
     }
 }
 
-impl Plan {
+impl ReadPlan {
     /// Bytes before the record's header that are read along with it: an adjacent body.
     fn before(&self) -> usize {
         match self.place.is_adjacent() {
@@ -104,10 +104,10 @@ impl Plan {
         self.before() as u64 <= u64::from(self.place.offset) && end <= u64::from(self.segment_bytes)
     }
 
-    /// The read whose result goes to [`Plan::parse`].
-    pub fn work(&self) -> Work {
+    /// The read whose result goes to [`ReadPlan::parse`].
+    pub fn work(&self) -> IoWork {
         let length = self.before() + RECORD_HEADER + self.place.length() as usize;
-        Work::Read {
+        IoWork::Read {
             file: File::Segment(self.place.slot),
             offset: u64::from(self.place.offset).saturating_sub(self.before() as u64),
             buffer: vec![0; length],
@@ -165,9 +165,9 @@ impl Chunk {
     }
 
     /// The read of the chunk.
-    pub fn work(&self) -> Work {
+    pub fn work(&self) -> IoWork {
         let buffer = vec![0; self.length as usize];
-        Work::Read { file: File::Segment(self.slot), offset: self.offset.into(), buffer }
+        IoWork::Read { file: File::Segment(self.slot), offset: self.offset.into(), buffer }
     }
 
     /// Whether these are the bytes that were written.
@@ -178,7 +178,7 @@ impl Chunk {
 }
 
 /// Reads envelope and trace header, and the body or the list of its chunks.
-pub fn read_message(disk: &dyn Disk, plan: &Plan) -> Result<StoredMessage, ReadError> {
+pub fn read_message(disk: &dyn Disk, plan: &ReadPlan) -> Result<StoredMessage, ReadError> {
     if !plan.is_inside() {
         return Err(Damaged("the message is outside of its segment").into());
     }
@@ -192,8 +192,8 @@ pub fn read_chunk(disk: &dyn Disk, chunk: &Chunk) -> Result<Bytes, ReadError> {
     Ok(bytes)
 }
 
-fn read(disk: &dyn Disk, work: Work) -> Result<Bytes, DiskError> {
-    let Work::Read { file, offset, mut buffer } = work else { return Ok(Bytes::new()) };
+fn read(disk: &dyn Disk, work: IoWork) -> Result<Bytes, DiskError> {
+    let IoWork::Read { file, offset, mut buffer } = work else { return Ok(Bytes::new()) };
     disk.read_at(&file.to_string(), offset, &mut buffer)?;
     Ok(buffer.into())
 }

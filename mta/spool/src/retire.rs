@@ -6,7 +6,7 @@
 use crate::admit::GroupOrigin;
 use crate::format::segment::{SegmentHeader, SegmentKind};
 use crate::format::{BLOCK, SECTOR};
-use crate::io::{Class, File, Io, IoDone, Work};
+use crate::io::{Class, File, Io, IoDone, IoWork};
 use crate::log_stream::Active;
 use crate::segments::{Segment, State};
 use crate::zeros::Pace;
@@ -121,7 +121,7 @@ impl Spool {
         self.supply.activating = Some((id, kind, active));
         let mut buffer = header.encode().to_vec();
         buffer.resize(BLOCK, 0);
-        let work = Work::Write { file: File::Segment(slot), offset: 0, buffer, sync: true };
+        let work = IoWork::Write { file: File::Segment(slot), offset: 0, buffer, sync: true };
         Some(Io { id, class: Class::Commit, work })
     }
 
@@ -169,7 +169,7 @@ impl Spool {
     }
 
     /// A commit waits for a segment: uses the one that is being zeroed as it is.
-    fn hurry(&mut self) -> Option<(BackgroundJob, Work)> {
+    fn hurry(&mut self) -> Option<(BackgroundJob, IoWork)> {
         let log = self.streams.log();
         let waits = !log.has_next() && self.supply.activating.is_none() && log.is_stuck();
         if !waits || self.segments.first(|segment| segment.state == State::Ready).is_some() {
@@ -178,10 +178,10 @@ impl Spool {
         let slot = self.segments.first(|s| matches!(s.state, State::Zeroing(_)))?;
         self.supply.zeroing_fallbacks += 1;
         let bytes = self.settings.segment_bytes.into();
-        Some((BackgroundJob::Grow(slot), Work::Grow { file: File::Segment(slot), bytes }))
+        Some((BackgroundJob::Grow(slot), IoWork::Grow { file: File::Segment(slot), bytes }))
     }
 
-    fn zero(&mut self, now: Now) -> Option<(BackgroundJob, Work)> {
+    fn zero(&mut self, now: Now) -> Option<(BackgroundJob, IoWork)> {
         let slot = self.segments.first(|s| matches!(s.state, State::Zeroing(_)))?;
         let segment = self.segments.get(slot)?;
         let State::Zeroing(done) = segment.state else { return None };
@@ -192,7 +192,7 @@ impl Spool {
         }
         let end = done + bytes;
         let sync = end == segment.bytes || end / ZEROS_UNSYNCED_MAX > done / ZEROS_UNSYNCED_MAX;
-        let work = Work::Zero { file: File::Segment(slot), offset: done.into(), bytes, sync };
+        let work = IoWork::Zero { file: File::Segment(slot), offset: done.into(), bytes, sync };
         Some((BackgroundJob::Zero(slot), work))
     }
 
@@ -205,7 +205,7 @@ impl Spool {
         ready == 0 && (short || bulk.wants_segment() || self.supply.full)
     }
 
-    fn create(&mut self, now: Now) -> Option<(BackgroundJob, Work)> {
+    fn create(&mut self, now: Now) -> Option<(BackgroundJob, IoWork)> {
         let ahead = |s: &Segment| matches!(s.state, State::Ready | State::Zeroing(_));
         let enough = self.segments.count(ahead) >= self.settings.spares;
         if enough || self.supply.retry_at.is_some_and(|at| now.monotonic < at) {
@@ -219,11 +219,11 @@ impl Spool {
         let stuck = self.supply.full && self.streams.log().is_stuck();
         let keep_free = if stuck { 0 } else { self.settings.keep_free_bytes };
         let file = File::Segment(slot);
-        Some((BackgroundJob::Create(slot), Work::Create { file, bytes: bytes.into(), keep_free }))
+        Some((BackgroundJob::Create(slot), IoWork::Create { file, bytes: bytes.into(), keep_free }))
     }
 
     /// Removes surplus segments, dead segments that failed, and dead segments of another size.
-    fn remove(&mut self) -> Option<(BackgroundJob, Work)> {
+    fn remove(&mut self) -> Option<(BackgroundJob, IoWork)> {
         let covered = self.snapshots.covered(false);
         let ready = self.segments.count(|segment| segment.state == State::Ready);
         let surplus = ready > 2 * self.settings.spares + 2;
@@ -242,7 +242,7 @@ impl Spool {
             }
         }?;
         self.segments.set(slot, State::Removing);
-        Some((BackgroundJob::Remove(slot), Work::Remove { file: File::Segment(slot) }))
+        Some((BackgroundJob::Remove(slot), IoWork::Remove { file: File::Segment(slot) }))
     }
 
     /// A request that is no commit has ended.

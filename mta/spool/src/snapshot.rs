@@ -6,7 +6,7 @@ use crate::format::snapshot::{
     Entry, SLICE_HEADER, SliceHeader, SnapshotHeader, Table, TableSegment, encode_entry,
 };
 use crate::format::{BLOCK, aligned};
-use crate::io::{File, IoDone, Work};
+use crate::io::{File, IoDone, IoWork};
 use crate::recover::Loaded;
 use crate::retire::BackgroundJob;
 use crate::segments::State;
@@ -141,7 +141,7 @@ impl Spool {
     }
 
     /// The next request of the snapshot that is being made, or of a new one if it is due.
-    pub(crate) fn snapshot_step(&mut self, now: Now) -> Option<Work> {
+    pub(crate) fn snapshot_step(&mut self, now: Now) -> Option<IoWork> {
         if self.snapshots.making.is_none() {
             self.begin_snapshot(now)?;
         }
@@ -152,7 +152,7 @@ impl Spool {
         let (step, work) = match std::mem::replace(&mut making.stage, Awaits::ExpectBlobs) {
             Awaits::Allocate => {
                 let bytes = allocation(self.snapshots.bytes, self.settings.segment_bytes);
-                (Step::Allocate, Work::Create { file, bytes, keep_free: 0 })
+                (Step::Allocate, IoWork::Create { file, bytes, keep_free: 0 })
             }
             Awaits::Announce => (Step::Announce, header_work(file, &making.header)),
             Awaits::Slice(buffer, table) => {
@@ -160,10 +160,10 @@ impl Spool {
                 making.header.bytes += buffer.len() as u64;
                 making.header.slices += 1;
                 let step = if table { Step::Table } else { Step::Slice };
-                (step, Work::Write { file, offset, buffer, sync: false })
+                (step, IoWork::Write { file, offset, buffer, sync: false })
             }
             Awaits::Sync if caught_up && frontier >= making.needs => {
-                (Step::Sync, Work::Sync { file })
+                (Step::Sync, IoWork::Sync { file })
             }
             Awaits::Complete => {
                 making.header.complete = true;
@@ -179,14 +179,14 @@ impl Spool {
     }
 
     /// Makes the files once in each process, before they are needed.
-    pub(crate) fn prepare_snapshot(&mut self, now: Now) -> Option<(BackgroundJob, Work)> {
+    pub(crate) fn prepare_snapshot(&mut self, now: Now) -> Option<(BackgroundJob, IoWork)> {
         if self.snapshots.retry_at.is_some_and(|at| now.monotonic < at) {
             return None;
         }
         let which = self.snapshots.prepared.iter().position(|prepared| !prepared)? as u8;
         let bytes = allocation(self.snapshots.bytes, self.settings.segment_bytes);
         let file = File::Snapshot(which);
-        Some((BackgroundJob::Prepare(which), Work::Create { file, bytes, keep_free: 0 }))
+        Some((BackgroundJob::Prepare(which), IoWork::Create { file, bytes, keep_free: 0 }))
     }
 
     pub(crate) fn snapshot_prepared(
@@ -408,8 +408,8 @@ fn allocation(last_bytes: u64, segment_bytes: u32) -> u64 {
     aligned((last_bytes * 5 / 4).max(least) as usize, BLOCK) as u64
 }
 
-fn header_work(file: File, header: &SnapshotHeader) -> Work {
+fn header_work(file: File, header: &SnapshotHeader) -> IoWork {
     let mut buffer = header.encode().to_vec();
     buffer.resize(BLOCK, 0);
-    Work::Write { file, offset: 0, buffer, sync: true }
+    IoWork::Write { file, offset: 0, buffer, sync: true }
 }

@@ -5,7 +5,7 @@
 mod support;
 
 use mail::{Change, MessageId};
-use spool::{Alarm, Output, Refusal, Replay, Work};
+use spool::{Alarm, IoWork, Output, Refusal, Replay};
 use std::time::Duration;
 use support::{Ledger, Machine, due, settings};
 use world::sim::{Call, Disk};
@@ -162,7 +162,7 @@ fn s124_nothing_is_promised_while_a_sync_takes_half_a_minute() {
     let mut commit = None;
     while let Some(output) = machine.spool.poll(machine.clock.now()) {
         if let Output::Io(io) = output
-            && matches!(io.work(), Work::Write { offset, .. } if *offset > 0)
+            && matches!(io.work(), IoWork::Write { offset, .. } if *offset > 0)
         {
             commit = Some(io);
         }

@@ -6,7 +6,7 @@ mod support;
 
 use bytes::Bytes;
 use mail::{Now, TransactionId};
-use spool::{Io, Output, Settings, Spool, Work};
+use spool::{Io, IoWork, Output, Settings, Spool};
 use std::time::Duration;
 use support::envelope;
 use world::Clock as _;
@@ -58,8 +58,8 @@ impl Fresh {
             self.clock.advance(Duration::from_millis(1));
             for io in std::mem::take(&mut self.under_way) {
                 match io.work() {
-                    Work::Zero { bytes, .. } => self.zeros += u64::from(*bytes),
-                    Work::Write { buffer, offset, .. } if *offset > 0 => {
+                    IoWork::Zero { bytes, .. } => self.zeros += u64::from(*bytes),
+                    IoWork::Write { buffer, offset, .. } if *offset > 0 => {
                         self.log += buffer.len() as u64
                     }
                     _ => {}

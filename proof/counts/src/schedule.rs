@@ -10,7 +10,7 @@ use mail::{
     Address, Enhanced, MessageId, NextHop, Notify, Now, Outcome, Reply, Report, ReversePath, Stage,
     Timestamp,
 };
-use scheduler::{Arrival, ArrivingRecipient, Attempt, Output, Scheduler, Settings};
+use scheduler::{Arrival, ArrivingRecipient, Output, PlannedAttempt, Scheduler, Settings};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ struct Station {
     scheduler: Scheduler,
     now: Now,
     number: u64,
-    in_flight: VecDeque<Attempt>,
+    in_flight: VecDeque<PlannedAttempt>,
 }
 
 /// A message that comes.

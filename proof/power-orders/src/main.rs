@@ -119,7 +119,7 @@ fn row(
 }
 
 /// Returns length and SHA-256 of the body as the client sent it, without the headers that we added.
-fn hash(disk: &Disk, plan: &spool::Plan) -> Result<(u64, String), spool::ReadError> {
+fn hash(disk: &Disk, plan: &spool::ReadPlan) -> Result<(u64, String), spool::ReadError> {
     let stored = spool::read_message(disk, plan)?;
     let mut hash = Sha256::new();
     if let Some(body) = &stored.body {

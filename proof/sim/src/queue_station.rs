@@ -15,7 +15,7 @@ use link::streams::Loss;
 use mail::{Instant, MessageId};
 use queue::{LogEvent, Output, Queue, Read, Restore, SenderKey, Settings};
 use scheduler::Scheduler;
-use spool::{Class, Io, Work};
+use spool::{Class, Io, IoWork};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use world::{DiskError, Errno, Rng as _};
@@ -439,16 +439,16 @@ impl QueueStation {
 /// A job in a few words.
 fn what(io: &Io) -> String {
     match io.work() {
-        Work::Create { file, .. } => format!("create {file}"),
-        Work::Write { file, offset, buffer, sync } => {
+        IoWork::Create { file, .. } => format!("create {file}"),
+        IoWork::Write { file, offset, buffer, sync } => {
             let synced = if *sync { ", synced" } else { "" };
             format!("write {file} at {offset}, {} octets{synced}", buffer.len())
         }
-        Work::Zero { file, offset, .. } => format!("zero {file} at {offset}"),
-        Work::Grow { file, .. } => format!("grow {file}"),
-        Work::Sync { file } => format!("sync {file}"),
-        Work::Remove { file } => format!("remove {file}"),
-        Work::Read { file, offset, .. } => format!("read {file} at {offset}"),
+        IoWork::Zero { file, offset, .. } => format!("zero {file} at {offset}"),
+        IoWork::Grow { file, .. } => format!("grow {file}"),
+        IoWork::Sync { file } => format!("sync {file}"),
+        IoWork::Remove { file } => format!("remove {file}"),
+        IoWork::Read { file, offset, .. } => format!("read {file} at {offset}"),
     }
 }
 

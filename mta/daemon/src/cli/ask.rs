@@ -80,16 +80,16 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
 }
 
 /// Connection to the queue process of these settings, with errors for people.
-pub(super) struct Queue {
+pub(super) struct QueueConnection {
     asker: Asker,
 }
 
-impl Queue {
-    pub fn of(config: &Config) -> Result<Queue, Failure> {
+impl QueueConnection {
+    pub fn of(config: &Config) -> Result<QueueConnection, Failure> {
         let settings = config::load(config)?;
         let asker = Asker::connect(&settings.state)
             .map_err(|error| not_there(&error, &settings.state, config))?;
-        Ok(Queue { asker })
+        Ok(QueueConnection { asker })
     }
 
     pub fn ask(&mut self, request: &Request) -> Result<Answer, Failure> {

@@ -3,7 +3,7 @@
 //! Must never print a stranger's control characters.
 
 use super::EX_OK;
-use super::ask::Queue;
+use super::ask::QueueConnection;
 use super::config::Config;
 use super::print::{Failure, count, harmless, say};
 use super::queue::pages;
@@ -15,7 +15,7 @@ use std::fmt::Write;
 const HEADING: &str = "-Queue ID-  --Size-- ----Arrival Time---- -Sender/Recipient-------\n";
 
 pub(super) fn print(config: &Config) -> Result<u8, Failure> {
-    let mut queue = Queue::of(config)?;
+    let mut queue = QueueConnection::of(config)?;
     let (mut messages, mut bytes) = (0u64, 0u64);
     pages(&mut queue, Filter::default(), None, |row| {
         let heading = if messages == 0 { HEADING } else { "" };

@@ -3,7 +3,7 @@
 //! Must never delete messages before it has counted them and the operator has agreed.
 
 use super::args::{Acting, QueueCommand};
-use super::ask::Queue;
+use super::ask::QueueConnection;
 use super::config::Config;
 use super::print::{Failure, count, say};
 use super::{EX_FOUND, EX_OK, EX_PROTOCOL, EX_USAGE, json, show};
@@ -15,7 +15,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
 pub(super) fn run(config: &Config, command: QueueCommand) -> Result<u8, Failure> {
-    let mut queue = Queue::of(config)?;
+    let mut queue = QueueConnection::of(config)?;
     match command {
         QueueCommand::List { which, limit, json } => list(&mut queue, which.filter(), limit, json),
         QueueCommand::Show { ids, json } => each(&ids, |id| show_one(&mut queue, id, json)),
@@ -37,7 +37,7 @@ pub(super) fn run(config: &Config, command: QueueCommand) -> Result<u8, Failure>
 
 /// Calls `each` with every row that passes a filter, page by page.
 pub(super) fn pages(
-    queue: &mut Queue,
+    queue: &mut QueueConnection,
     filter: Filter,
     limit: Option<u64>,
     mut each: impl FnMut(Row),
@@ -60,7 +60,12 @@ pub(super) fn pages(
     Ok(())
 }
 
-fn list(queue: &mut Queue, filter: Filter, limit: Option<u64>, json: bool) -> Result<u8, Failure> {
+fn list(
+    queue: &mut QueueConnection,
+    filter: Filter,
+    limit: Option<u64>,
+    json: bool,
+) -> Result<u8, Failure> {
     let (now, mut listed) = (now(), 0u64);
     pages(queue, filter, limit, |row| {
         listed += 1;
@@ -87,7 +92,7 @@ fn each(
     Ok(code)
 }
 
-fn show_one(queue: &mut Queue, id: MessageId, json: bool) -> Result<bool, Failure> {
+fn show_one(queue: &mut QueueConnection, id: MessageId, json: bool) -> Result<bool, Failure> {
     match queue.ask(&Request::Show(id))? {
         Answer::Shown(shown) if json => say(&json::line(&json::shown(&shown))),
         Answer::Shown(shown) => say(&show::shown(&shown)),
@@ -97,7 +102,7 @@ fn show_one(queue: &mut Queue, id: MessageId, json: bool) -> Result<bool, Failur
     Ok(true)
 }
 
-fn explain_one(queue: &mut Queue, id: MessageId, json: bool) -> Result<bool, Failure> {
+fn explain_one(queue: &mut QueueConnection, id: MessageId, json: bool) -> Result<bool, Failure> {
     let Some(explanation) = explanation(queue, id)? else { return Ok(false) };
     say(&match json {
         true => json::line(&json::explanation(&explanation)),
@@ -107,7 +112,7 @@ fn explain_one(queue: &mut Queue, id: MessageId, json: bool) -> Result<bool, Fai
 }
 
 /// Returns the whole explanation, put together from its pages.
-fn explanation(queue: &mut Queue, id: MessageId) -> Result<Option<Explanation>, Failure> {
+fn explanation(queue: &mut QueueConnection, id: MessageId) -> Result<Option<Explanation>, Failure> {
     let mut whole: Option<Explanation> = None;
     let mut recipient_first = 0;
     loop {
@@ -129,7 +134,7 @@ fn explanation(queue: &mut Queue, id: MessageId) -> Result<Option<Explanation>, 
     }
 }
 
-fn summary(queue: &mut Queue, json: bool) -> Result<u8, Failure> {
+fn summary(queue: &mut QueueConnection, json: bool) -> Result<u8, Failure> {
     let Answer::Summary(summary) = queue.ask(&Request::Summary)? else {
         return Err(unexpected());
     };
@@ -137,7 +142,7 @@ fn summary(queue: &mut Queue, json: bool) -> Result<u8, Failure> {
     Ok(EX_OK)
 }
 
-fn start(queue: &mut Queue, order: Order, json: bool) -> Result<u8, Failure> {
+fn start(queue: &mut QueueConnection, order: Order, json: bool) -> Result<u8, Failure> {
     let Answer::Ran(ran) = queue.ask(&Request::Run { order })? else { return Err(unexpected()) };
     let name = order.name();
     say(&if json { json::line(&json::ran(name, &ran)) } else { show::ran(name, &ran) });
@@ -149,7 +154,7 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Prints the status. The exit code says whether there is any trouble.
 pub(super) fn status(config: &Config, json: bool) -> Result<u8, Failure> {
-    let mut queue = Queue::of(config)?;
+    let mut queue = QueueConnection::of(config)?;
     queue.patience(STATUS_TIMEOUT)?;
     let Answer::Status(status) = queue.ask(&Request::Status)? else { return Err(unexpected()) };
     say(&if json { json::line(&json::status(&status)) } else { show::status(&status) });
@@ -157,14 +162,14 @@ pub(super) fn status(config: &Config, json: bool) -> Result<u8, Failure> {
 }
 
 /// Applies any action but deletion.
-fn act(queue: &mut Queue, action: Action, acting: Acting) -> Result<u8, Failure> {
+fn act(queue: &mut QueueConnection, action: Action, acting: Acting) -> Result<u8, Failure> {
     let filter = chosen(&acting)?;
     let acted = over_all(queue, action, &filter, acting.dry_run)?;
     report(action, &acted, acting.dry_run, acting.json);
     Ok(found(&filter, &acted))
 }
 
-fn delete(queue: &mut Queue, acting: Acting, yes: bool) -> Result<u8, Failure> {
+fn delete(queue: &mut QueueConnection, acting: Acting, yes: bool) -> Result<u8, Failure> {
     let filter = chosen(&acting)?;
     let would = over_all(queue, Action::Delete, &filter, true)?;
     if acting.dry_run || would.messages == 0 {
@@ -195,7 +200,7 @@ fn chosen(acting: &Acting) -> Result<Filter, Failure> {
 
 /// Applies an action to all messages that a filter selects, in bounded calls.
 fn over_all(
-    queue: &mut Queue,
+    queue: &mut QueueConnection,
     action: Action,
     filter: &Filter,
     dry_run: bool,

@@ -6,7 +6,7 @@ use super::config::{self, Config};
 use super::print::{Failure, count, harmless, say};
 use super::{EX_FOUND, EX_OK, EX_UNAVAILABLE, json};
 use serde_json::json;
-use spool::check::{Report, check};
+use spool::check::{CheckReport, check};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub(super) fn run(config: &Config, as_json: bool) -> Result<u8, Failure> {
     Ok(if report.is_clean() { EX_OK } else { EX_FOUND })
 }
 
-fn read(path: &Path, segment_bytes: u32) -> Result<Report, Failure> {
+fn read(path: &Path, segment_bytes: u32) -> Result<CheckReport, Failure> {
     let failed = |why: &dyn std::fmt::Display| {
         Failure::new(EX_UNAVAILABLE, format!("the spool {}: {why}", path.display()))
     };
@@ -29,7 +29,7 @@ fn read(path: &Path, segment_bytes: u32) -> Result<Report, Failure> {
     check(&disk, segment_bytes).map_err(|error| failed(&error))
 }
 
-fn words(path: &Path, report: &Report) -> String {
+fn words(path: &Path, report: &CheckReport) -> String {
     let opening = &report.opening;
     let mut out = format!(
         "{}: {} in {}, {} of bodies verified\n",
@@ -58,7 +58,7 @@ fn words(path: &Path, report: &Report) -> String {
     out
 }
 
-fn value(report: &Report) -> serde_json::Value {
+fn value(report: &CheckReport) -> serde_json::Value {
     let opening = &report.opening;
     let ids = |ids: &[mail::MessageId]| ids.iter().map(|id| id.to_string()).collect::<Vec<_>>();
     let damage: Vec<_> = opening

@@ -81,7 +81,7 @@ pub(crate) struct Sorted {
 
 /// What an attempt shows of its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
+pub(crate) enum DestinationHealth {
     /// It answers.
     Reached,
     /// It answers, but asks for less mail.
@@ -131,27 +131,27 @@ impl Destination {
     }
 
     /// Learns from an attempt that began in `epoch`. Returns true if the caller must replace `last_failure`.
-    pub fn learn(&mut self, health: Health, epoch: u8, at: &Moment) -> bool {
+    pub fn learn(&mut self, health: DestinationHealth, epoch: u8, at: &Moment) -> bool {
         match health {
-            Health::Reached => {
+            DestinationHealth::Reached => {
                 self.flags |= ANSWERS;
                 self.failures = 0;
                 self.blocked_until = 0;
                 self.window = (self.window + 1.0).min(at.limits.connections as f32);
                 true
             }
-            Health::Strained => {
+            DestinationHealth::Strained => {
                 self.window = (self.window - 1.0).max(1.0);
                 false
             }
-            Health::Unreachable if epoch == self.epoch => {
+            DestinationHealth::Unreachable if epoch == self.epoch => {
                 if self.hop != NextHop::Local {
                     self.flags &= !ANSWERS;
                 }
                 self.fail(at);
                 true
             }
-            Health::Unreachable | Health::Unknown => false,
+            DestinationHealth::Unreachable | DestinationHealth::Unknown => false,
         }
     }
 
@@ -175,25 +175,32 @@ pub(crate) struct Moment<'a> {
     pub nanos: u64,
 }
 
-impl Health {
+impl DestinationHealth {
     /// Health shown by all outcomes of one attempt. Reaching one recipient is reaching the destination.
-    pub fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Health {
-        outcomes.map(Health::of_one).min_by_key(|health| *health as u8).unwrap_or(Health::Unknown)
+    pub fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> DestinationHealth {
+        outcomes
+            .map(DestinationHealth::of_one)
+            .min_by_key(|health| *health as u8)
+            .unwrap_or(DestinationHealth::Unknown)
     }
 
-    fn of_one(outcome: &Outcome) -> Health {
+    fn of_one(outcome: &Outcome) -> DestinationHealth {
         let report = outcome.report();
         match (outcome, report.stage) {
-            (Outcome::Delivered { .. }, _) => Health::Reached,
-            (Outcome::Failed(_), _) if report.from_peer => Health::Reached,
-            (Outcome::Failed(_), _) => Health::Unknown,
+            (Outcome::Delivered { .. }, _) => DestinationHealth::Reached,
+            (Outcome::Failed(_), _) if report.from_peer => DestinationHealth::Reached,
+            (Outcome::Failed(_), _) => DestinationHealth::Unknown,
             // 421 at any stage: the service closes (RFC 5321 3.8).
-            (Outcome::Deferred(_), _) if report.reply.code == 421 => Health::Unreachable,
-            (Outcome::Deferred(_), Stage::Resolve | Stage::Connect) => Health::Unreachable,
-            (Outcome::Deferred(_), Stage::Greeting | Stage::Hello) => Health::Unreachable,
-            (Outcome::Deferred(_), Stage::Rcpt) if report.from_peer => Health::Reached,
-            (Outcome::Deferred(_), Stage::Mailbox | Stage::Here) => Health::Unknown,
-            (Outcome::Deferred(_), _) => Health::Strained,
+            (Outcome::Deferred(_), _) if report.reply.code == 421 => DestinationHealth::Unreachable,
+            (Outcome::Deferred(_), Stage::Resolve | Stage::Connect) => {
+                DestinationHealth::Unreachable
+            }
+            (Outcome::Deferred(_), Stage::Greeting | Stage::Hello) => {
+                DestinationHealth::Unreachable
+            }
+            (Outcome::Deferred(_), Stage::Rcpt) if report.from_peer => DestinationHealth::Reached,
+            (Outcome::Deferred(_), Stage::Mailbox | Stage::Here) => DestinationHealth::Unknown,
+            (Outcome::Deferred(_), _) => DestinationHealth::Strained,
         }
     }
 }
@@ -240,23 +247,23 @@ mod tests {
         let deferred = |stage, code, peer| Outcome::Deferred(report(stage, code, peer));
         let failed = |stage, peer| Outcome::Failed(report(stage, 550, peer));
         let cases = [
-            (deferred(Stage::Resolve, 450, false), Health::Unreachable),
-            (deferred(Stage::Connect, 450, false), Health::Unreachable),
-            (deferred(Stage::Greeting, 450, true), Health::Unreachable),
-            (deferred(Stage::Hello, 451, true), Health::Unreachable),
-            (deferred(Stage::Rcpt, 421, true), Health::Unreachable),
-            (deferred(Stage::Rcpt, 450, true), Health::Reached),
-            (deferred(Stage::Mail, 451, true), Health::Strained),
-            (deferred(Stage::End, 451, false), Health::Strained),
-            (deferred(Stage::Mailbox, 452, true), Health::Unknown),
-            (failed(Stage::Rcpt, true), Health::Reached),
-            (failed(Stage::Resolve, false), Health::Unknown),
+            (deferred(Stage::Resolve, 450, false), DestinationHealth::Unreachable),
+            (deferred(Stage::Connect, 450, false), DestinationHealth::Unreachable),
+            (deferred(Stage::Greeting, 450, true), DestinationHealth::Unreachable),
+            (deferred(Stage::Hello, 451, true), DestinationHealth::Unreachable),
+            (deferred(Stage::Rcpt, 421, true), DestinationHealth::Unreachable),
+            (deferred(Stage::Rcpt, 450, true), DestinationHealth::Reached),
+            (deferred(Stage::Mail, 451, true), DestinationHealth::Strained),
+            (deferred(Stage::End, 451, false), DestinationHealth::Strained),
+            (deferred(Stage::Mailbox, 452, true), DestinationHealth::Unknown),
+            (failed(Stage::Rcpt, true), DestinationHealth::Reached),
+            (failed(Stage::Resolve, false), DestinationHealth::Unknown),
         ];
         for (outcome, expected) in &cases {
-            assert_eq!(Health::of([outcome].into_iter()), *expected, "{outcome:?}");
+            assert_eq!(DestinationHealth::of([outcome].into_iter()), *expected, "{outcome:?}");
         }
         let both = [&cases[0].0, &cases[5].0];
-        assert_eq!(Health::of(both.into_iter()), Health::Reached);
+        assert_eq!(DestinationHealth::of(both.into_iter()), DestinationHealth::Reached);
     }
 
     #[test]
@@ -265,18 +272,18 @@ mod tests {
             (DestinationLimits::for_tests(), Retry { jitter: 0.0, ..Retry::for_tests() });
         let at = |nanos| Moment { limits: &limits, retry: &retry, chance: 0.0, nanos };
         let mut destination = Destination::new(NextHop::Local, NONE, 0, 20);
-        destination.learn(Health::Reached, 0, &at(0));
+        destination.learn(DestinationHealth::Reached, 0, &at(0));
         assert_eq!(destination.allowed(&limits), 21);
         for allowed in [10, 5, 1] {
-            destination.learn(Health::Unreachable, 0, &at(0));
+            destination.learn(DestinationHealth::Unreachable, 0, &at(0));
             assert_eq!(destination.allowed(&limits), allowed);
         }
         assert_eq!(destination.blocked_until, 60_000_000_000);
-        destination.learn(Health::Unreachable, 0, &at(0));
+        destination.learn(DestinationHealth::Unreachable, 0, &at(0));
         assert_eq!(destination.failures, 3, "what began before the back-off does not count again");
-        destination.learn(Health::Unreachable, 1, &at(0));
+        destination.learn(DestinationHealth::Unreachable, 1, &at(0));
         assert_eq!(destination.blocked_until, 120_000_000_000);
-        destination.learn(Health::Reached, 2, &at(0));
+        destination.learn(DestinationHealth::Reached, 2, &at(0));
         assert_eq!((destination.blocked_until, destination.allowed(&limits)), (0, 2));
     }
 }

@@ -9,7 +9,7 @@ use crate::memory::shards::{Shards, hash_with};
 use crate::memory::{NONE, Slab, Symbols};
 use crate::settings::{DestinationLimits, Retry, Settings};
 use crate::store::Store;
-use destination::{Destination, GOES_ON, Health, IDLE, IN_TURN, Moment, PARKED, ROUTED};
+use destination::{Destination, DestinationHealth, GOES_ON, IDLE, IN_TURN, Moment, PARKED, ROUTED};
 use limits::LimitTable;
 use mail::{Domain, NextHop};
 use std::collections::{BTreeSet, VecDeque};
@@ -87,7 +87,14 @@ impl DestinationTable {
 
     /// Learns from an attempt that began in `epoch`; `chance` is in -1..=1. Returns true if the caller must replace
     /// `last_failure`.
-    pub fn learn(&mut self, at: u32, health: Health, epoch: u8, chance: f64, nanos: u64) -> bool {
+    pub fn learn(
+        &mut self,
+        at: u32,
+        health: DestinationHealth,
+        epoch: u8,
+        chance: f64,
+        nanos: u64,
+    ) -> bool {
         let limits = self.limits_of(at);
         let moment = Moment { limits: &limits, retry: &self.retry, chance, nanos };
         self.all[at].learn(health, epoch, &moment)

@@ -9,12 +9,12 @@ const CHUNK: usize = 512;
 
 #[derive(Debug, Default)]
 pub(crate) struct IdIndex {
-    chunks: Vec<Chunk>,
+    chunks: Vec<IdChunk>,
     len: usize,
 }
 
 #[derive(Debug)]
-struct Chunk {
+struct IdChunk {
     ids: Vec<MessageId>,
     places: Vec<u32>,
 }
@@ -57,7 +57,7 @@ impl IdIndex {
         self.len += 1;
         if self.chunks.last().is_none_or(|last| last.ids.len() == CHUNK && last.ids[CHUNK - 1] < id)
         {
-            self.chunks.push(Chunk::new());
+            self.chunks.push(IdChunk::new());
         }
         let number = match self.chunks.last() {
             Some(last) if last.ids.is_empty() => self.chunks.len() - 1,
@@ -100,7 +100,7 @@ impl IdIndex {
 
     /// Joins a sparse chunk with a sparse one behind it, so that few remaining ids do not hold many chunks.
     fn merge(&mut self, number: usize) {
-        let small = |chunk: &Chunk| chunk.ids.len() < CHUNK / 4;
+        let small = |chunk: &IdChunk| chunk.ids.len() < CHUNK / 4;
         if number + 1 < self.chunks.len()
             && small(&self.chunks[number])
             && small(&self.chunks[number + 1])
@@ -112,14 +112,14 @@ impl IdIndex {
     }
 }
 
-impl Chunk {
+impl IdChunk {
     fn new() -> Self {
-        Chunk { ids: Vec::with_capacity(CHUNK), places: Vec::with_capacity(CHUNK) }
+        IdChunk { ids: Vec::with_capacity(CHUNK), places: Vec::with_capacity(CHUNK) }
     }
 
-    fn split(&mut self) -> Chunk {
+    fn split(&mut self) -> IdChunk {
         let half = self.ids.len() / 2;
-        Chunk { ids: self.ids.split_off(half), places: self.places.split_off(half) }
+        IdChunk { ids: self.ids.split_off(half), places: self.places.split_off(half) }
     }
 }
 

@@ -9,7 +9,7 @@ use view::HeldBy;
 
 /// One message.
 #[derive(Debug)]
-pub(crate) struct Message {
+pub(crate) struct QueuedMessage {
     pub id: MessageId,
     /// Time of arrival in seconds since 1970; sufficient until 2106.
     pub arrived: u32,
@@ -49,7 +49,7 @@ pub(crate) const TELLS_DELAY: u8 = 64;
 /// Recipients of a message with more than one.
 #[derive(Debug, Default)]
 pub(crate) struct Many {
-    pub recipients: Box<[Recipient]>,
+    pub recipients: Box<[QueuedRecipient]>,
     /// Number of unfinished recipients.
     pub left: u32,
     /// Number of groups: all, those that are held, those that are ready or in flight.
@@ -60,7 +60,7 @@ pub(crate) struct Many {
 
 /// One recipient.
 #[derive(Clone, Debug)]
-pub(crate) struct Recipient {
+pub(crate) struct QueuedRecipient {
     /// Text of the local part; `NONE` if the recipient is finished.
     pub local: u32,
     /// Symbol of the domain, as the client wrote it.
@@ -119,7 +119,7 @@ impl GroupState {
     }
 }
 
-impl Message {
+impl QueuedMessage {
     /// Returns true if one of these flags is set.
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
@@ -131,7 +131,7 @@ impl Message {
     }
 }
 
-impl Timed for Message {
+impl Timed for QueuedMessage {
     fn links(&mut self) -> &mut Links {
         &mut self.links
     }
@@ -149,9 +149,9 @@ impl Timed for RecipientGroup {
     }
 }
 
-impl Default for Message {
+impl Default for QueuedMessage {
     fn default() -> Self {
-        Message {
+        QueuedMessage {
             id: MessageId(0),
             arrived: 0,
             bytes: 0,
@@ -167,9 +167,9 @@ impl Default for Message {
     }
 }
 
-impl Default for Recipient {
+impl Default for QueuedRecipient {
     fn default() -> Self {
-        Recipient {
+        QueuedRecipient {
             local: NONE,
             domain: NONE,
             group: NONE,
@@ -197,6 +197,6 @@ impl Default for RecipientGroup {
     }
 }
 
-const _: () = assert!(size_of::<Message>() <= 48);
-const _: () = assert!(size_of::<Recipient>() <= 20);
+const _: () = assert!(size_of::<QueuedMessage>() <= 48);
+const _: () = assert!(size_of::<QueuedRecipient>() <= 20);
 const _: () = assert!(size_of::<RecipientGroup>() <= 44);

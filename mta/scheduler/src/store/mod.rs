@@ -14,7 +14,7 @@ use crate::memory::{IdIndex, NONE, Reports, Slab, Symbols};
 use crate::rng::Rng;
 use mail::{MessageId, Notify, Report};
 use members::MemberList;
-use message::{MANY, Many, Message, Recipient, RecipientGroup};
+use message::{MANY, Many, QueuedMessage, QueuedRecipient, RecipientGroup};
 
 /// Upper bound on the groups of a light sender that are ready or in flight. Mail of light senders goes ahead of the
 /// mail of other senders.
@@ -24,11 +24,11 @@ pub(crate) const LIGHT_SENDER_MAX: u32 = 100;
 #[derive(Debug)]
 pub(crate) struct Store {
     ids: IdIndex,
-    messages: Slab<Message>,
+    messages: Slab<QueuedMessage>,
     /// Wheel in which each message waits for its next mark of age.
     ages: Wheel,
     /// Recipients of messages with one recipient.
-    singles: Slab<Recipient>,
+    singles: Slab<QueuedRecipient>,
     /// Recipients of all other messages.
     many: Slab<Many>,
     /// Groups of recipients. All parts of the scheduler that move a group from state to state reach it here.
@@ -83,21 +83,21 @@ impl Store {
         &self.counts
     }
 
-    pub fn message(&self, message: u32) -> &Message {
+    pub fn message(&self, message: u32) -> &QueuedMessage {
         &self.messages[message]
     }
 
-    pub fn message_mut(&mut self, message: u32) -> &mut Message {
+    pub fn message_mut(&mut self, message: u32) -> &mut QueuedMessage {
         &mut self.messages[message]
     }
 
     /// Makes a recipient that belongs to no group yet.
-    pub fn new_recipient(&mut self, local: &str, domain: &str, notify: Notify) -> Recipient {
-        Recipient {
+    pub fn new_recipient(&mut self, local: &str, domain: &str, notify: Notify) -> QueuedRecipient {
+        QueuedRecipient {
             local: self.symbols.texts.insert(local),
             domain: self.symbols.intern(domain),
             notify,
-            ..Recipient::default()
+            ..QueuedRecipient::default()
         }
     }
 
@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// Adds a message, with recipients that belong to no group yet. A recipient without a local part is finished.
-    pub fn add(&mut self, mut message: Message, all: Vec<Recipient>) -> u32 {
+    pub fn add(&mut self, mut message: QueuedMessage, all: Vec<QueuedRecipient>) -> u32 {
         message.flags |= if all.len() > 1 { MANY } else { 0 };
         message.recipients = self.keep_recipients(all);
         let id = message.id;

@@ -3,7 +3,7 @@
 //! Must never move a group from one state to another.
 
 use super::Store;
-use super::message::{GroupState, MANY, Many, Recipient};
+use super::message::{GroupState, MANY, Many, QueuedRecipient};
 use crate::memory::NONE;
 use mail::Report;
 use view::State;
@@ -21,7 +21,7 @@ pub(crate) struct Counts {
 
 impl Store {
     /// Returns a recipient, finished or not; `None` if the message has no such index.
-    pub fn recipient(&self, message: u32, index: u32) -> Option<&Recipient> {
+    pub fn recipient(&self, message: u32, index: u32) -> Option<&QueuedRecipient> {
         let found = &self.messages[message];
         match found.has(MANY) {
             true => self.many[found.recipients].recipients.get(index as usize),
@@ -29,7 +29,7 @@ impl Store {
         }
     }
 
-    pub fn recipient_mut(&mut self, message: u32, index: u32) -> &mut Recipient {
+    pub fn recipient_mut(&mut self, message: u32, index: u32) -> &mut QueuedRecipient {
         let found = &self.messages[message];
         match found.has(MANY) {
             true => &mut self.many[found.recipients].recipients[index as usize],
@@ -58,7 +58,7 @@ impl Store {
     }
 
     /// Returns the only recipient of a message, unless it is finished.
-    pub fn single(&self, message: u32) -> Option<&Recipient> {
+    pub fn single(&self, message: u32) -> Option<&QueuedRecipient> {
         let found = &self.messages[message];
         let single = (!found.has(MANY)).then(|| &self.singles[found.recipients]);
         single.filter(|one| one.group != NONE)
@@ -93,7 +93,7 @@ impl Store {
     }
 
     /// Returns local part and domain of an unfinished recipient.
-    pub fn texts_of(&self, one: &Recipient) -> (&str, &str) {
+    pub fn texts_of(&self, one: &QueuedRecipient) -> (&str, &str) {
         (self.symbols.texts.get(one.local), self.symbols.get(one.domain))
     }
 
@@ -110,7 +110,7 @@ impl Store {
         if recipient.group == NONE {
             return;
         }
-        let Recipient { local, domain, report, .. } = std::mem::take(recipient);
+        let QueuedRecipient { local, domain, report, .. } = std::mem::take(recipient);
         self.symbols.texts.remove(local);
         self.symbols.release(domain);
         self.reports.release(report);
@@ -121,7 +121,7 @@ impl Store {
     }
 
     /// Stores the recipients of a new message. A single one must be unfinished.
-    pub(super) fn keep_recipients(&mut self, mut all: Vec<Recipient>) -> u32 {
+    pub(super) fn keep_recipients(&mut self, mut all: Vec<QueuedRecipient>) -> u32 {
         if all.len() == 1 {
             self.counts.recipients += 1;
             return self.singles.insert(all.remove(0));

@@ -6,7 +6,9 @@ use mail::{
     Address, Domain, Enhanced, Instant, MessageId, NextHop, Notify, Now, Outcome, Reply, Report,
     ReversePath, Stage, Timestamp,
 };
-use scheduler::{Arrival, ArrivingRecipient, Attempt, HeldBy, Output, Record, Scheduler, Settings};
+use scheduler::{
+    Arrival, ArrivingRecipient, HeldBy, MessageChanges, Output, PlannedAttempt, Scheduler, Settings,
+};
 use std::time::Duration;
 
 pub const START: i64 = 1_790_000_000_000_000;
@@ -128,7 +130,7 @@ impl Bench {
         std::iter::from_fn(|| self.scheduler.poll(self.now)).collect()
     }
 
-    pub fn attempts(&mut self) -> Vec<Attempt> {
+    pub fn attempts(&mut self) -> Vec<PlannedAttempt> {
         let attempt = |output| match output {
             Output::Attempt(attempt) => Some(attempt),
             Output::Record(_) => None,
@@ -136,7 +138,7 @@ impl Bench {
         self.drain().into_iter().filter_map(attempt).collect()
     }
 
-    pub fn records(&mut self) -> Vec<Record> {
+    pub fn records(&mut self) -> Vec<MessageChanges> {
         let record = |output| match output {
             Output::Record(record) => Some(record),
             Output::Attempt(_) => None,
@@ -145,7 +147,7 @@ impl Bench {
     }
 
     /// Gives all recipients of an attempt the same outcome.
-    pub fn answer(&mut self, attempt: &Attempt, outcome: Outcome) {
+    pub fn answer(&mut self, attempt: &PlannedAttempt, outcome: Outcome) {
         let all: Vec<(u32, Outcome)> =
             attempt.recipients.iter().map(|index| (*index, outcome.clone())).collect();
         self.scheduler.outcome(attempt.attempt, &all, self.now);

@@ -122,7 +122,7 @@ fn decode_chunk(bytes: &[u8]) -> Option<ChunkPlace> {
 
 /// The place of a live message: 16 bytes in memory, 24 with the message's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MessagePlace {
     /// Segment of the message record.
     pub slot: u32,
     /// Offset of the record's header in it.
@@ -136,11 +136,17 @@ pub struct Place {
 
 const ADJACENT: u32 = 1 << 31;
 
-impl Place {
+impl MessagePlace {
     /// Returns the place of a record, whose body is right before it if `adjacent`.
-    pub fn new(slot: u32, offset: u32, length: u32, adjacent: bool, body_bytes: u32) -> Place {
+    pub fn new(
+        slot: u32,
+        offset: u32,
+        length: u32,
+        adjacent: bool,
+        body_bytes: u32,
+    ) -> MessagePlace {
         let length = if adjacent { length | ADJACENT } else { length };
-        Place { slot, offset, length, body_bytes }
+        MessagePlace { slot, offset, length, body_bytes }
     }
 
     /// Bytes of the record's payload.

@@ -2,7 +2,7 @@
 //!
 //! Must never be used in part: if one slice is bad, the other snapshot is used.
 
-use super::message::Place;
+use super::message::MessagePlace;
 use super::segment::SegmentKind;
 use super::{BLOCK, Cursor, SECTOR, VERSION, are_counts, put32, put64, u32_at, u64_at};
 use mail::{MessageId, TransactionId};
@@ -189,7 +189,7 @@ pub struct Entry<'a> {
     /// Its queue id.
     pub message: MessageId,
     /// The place of its record.
-    pub place: Place,
+    pub place: MessagePlace,
     /// The places of its chunks.
     pub extras: Vec<Extra>,
     /// The caller's state.
@@ -224,7 +224,7 @@ fn decode_entry<'a>(cursor: &mut Cursor<'a>) -> Option<Entry<'a>> {
     let (slot, offset, marked) = (cursor.u32()?, cursor.u32()?, cursor.u32()?);
     let (body, extras, blob) = (cursor.u32()?, cursor.u32()? as usize, cursor.u32()? as usize);
     let length = marked & !(1 << 31);
-    let place = Place::new(slot, offset, length, marked != length, body);
+    let place = MessagePlace::new(slot, offset, length, marked != length, body);
     let extra = |b: &[u8]| Extra { slot: u32_at(b, 0), bytes: u32_at(b, 4) };
     let extras = cursor.take(extras.checked_mul(8)?)?.chunks_exact(8).map(extra).collect();
     Some(Entry { message, place, extras, blob: cursor.take(blob)? })
@@ -320,7 +320,7 @@ mod tests {
     fn an_entry_and_a_table_read_back_as_they_were_written() {
         let entry = Entry {
             message: MessageId(5),
-            place: Place::new(1, 4096, 200, true, 77),
+            place: MessagePlace::new(1, 4096, 200, true, 77),
             extras: vec![Extra { slot: 2, bytes: 9 }],
             blob: b"state",
         };

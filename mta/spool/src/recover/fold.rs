@@ -10,7 +10,7 @@ use super::{Damage, Loaded, OpenError, OpenReport, Replay};
 use crate::File;
 use crate::admit::extras;
 use crate::format::batch::{RecordKind, decode_void};
-use crate::format::message::{MessageRecord, Place};
+use crate::format::message::{MessagePlace, MessageRecord};
 use crate::format::snapshot::{Entry, Extra, entries};
 use crate::segments::{Segment, State};
 use mail::{Change, MessageId};
@@ -409,7 +409,7 @@ fn place_of(
     found: &FoundRecord,
     length: usize,
     record: &MessageRecord,
-) -> (Place, Vec<Extra>) {
+) -> (MessagePlace, Vec<Extra>) {
     use crate::format::message::ChunkAt;
     let body = record.body_bytes as u32;
     let right_before = crate::format::aligned(body as usize, 8) as u32;
@@ -418,7 +418,7 @@ fn place_of(
         [chunk] => chunk.at == ChunkAt::Before(right_before) && chunk.length == body,
         _ => false,
     };
-    let place = Place::new(batch.slot, found.offset, length as u32, adjacent, body);
+    let place = MessagePlace::new(batch.slot, found.offset, length as u32, adjacent, body);
     let mut list = if adjacent { Vec::new() } else { extras(&record.chunks) };
     for extra in list.iter_mut().filter(|extra| extra.slot == crate::batch::OWN_SEGMENT) {
         extra.slot = batch.slot;

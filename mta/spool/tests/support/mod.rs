@@ -559,7 +559,7 @@ impl Machine {
 
 pub fn read_with(
     disk: &dyn world::Disk,
-    plan: &spool::Plan,
+    plan: &spool::ReadPlan,
 ) -> Result<(spool::StoredMessage, Vec<u8>), spool::ReadError> {
     let stored = spool::read_message(disk, plan)?;
     let mut body = stored.body.clone().unwrap_or_default().to_vec();

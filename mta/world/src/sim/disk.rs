@@ -43,11 +43,11 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-pub use fate::{Fate, Pending, SECTOR_BYTES, Sectors, What};
+pub use fate::{PowerCutFate, SECTOR_BYTES, Sectors, UnsyncedOperation, What};
 
 use crate::Errno;
-use content::Content;
-use file::File;
+use content::FileBytes;
+use file::SimFile;
 use machine::{Machine, Twist};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -114,7 +114,7 @@ impl Disk {
 
     /// The pending operations in the order in which [`Disk::power_on_with`] takes their fates: the writes
     /// by file and in the order in which they were made, then the changes of names.
-    pub fn pending(&self) -> Vec<Pending> {
+    pub fn pending(&self) -> Vec<UnsyncedOperation> {
         self.machine().pending()
     }
 
@@ -125,7 +125,7 @@ impl Disk {
 
     /// Switches the power on with these fates of the [pending](Disk::pending) operations. An operation
     /// without a fate vanishes.
-    pub fn power_on_with(&self, fates: &[Fate]) {
+    pub fn power_on_with(&self, fates: &[PowerCutFate]) {
         self.machine().power_on(Some(fates));
     }
 
@@ -192,14 +192,14 @@ impl Disk {
         self.change(name, |file| {
             let mut bytes = file.shown.to_vec();
             change(&mut bytes);
-            file.shown = Content::from_bytes(&bytes);
+            file.shown = FileBytes::from_bytes(&bytes);
             file.durable = file.shown.clone();
             file.lies = false;
             file.pending.clear();
         });
     }
 
-    fn change(&self, name: &str, change: impl FnOnce(&mut File)) {
+    fn change(&self, name: &str, change: impl FnOnce(&mut SimFile)) {
         let mut machine = self.machine();
         if let Some(at) = machine.names.get(name) {
             change(&mut machine.files[at]);
@@ -219,12 +219,12 @@ impl Disk {
 
     /// Adds a durable file, as a restored backup does.
     pub fn put(&self, name: &str, bytes: &[u8]) {
-        self.put_content(name, Content::from_bytes(bytes));
+        self.put_content(name, FileBytes::from_bytes(bytes));
     }
 
-    fn put_content(&self, name: &str, shown: Content) {
+    fn put_content(&self, name: &str, shown: FileBytes) {
         let mut machine = self.machine();
-        machine.files.push(File { durable: shown.clone(), shown, ..File::default() });
+        machine.files.push(SimFile { durable: shown.clone(), shown, ..SimFile::default() });
         let at = machine.files.len() - 1;
         machine.names.put(name, at);
     }

@@ -4,7 +4,7 @@
 
 pub mod disk;
 
-pub use disk::{Call, Disk, Fate, Pending, Sectors, What};
+pub use disk::{Call, Disk, PowerCutFate, Sectors, UnsyncedOperation, What};
 
 use mail::{Instant, Now, Timestamp};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -6,7 +6,7 @@ use super::{counted, deferred, due, envelope, scattered};
 use crate::house::domain;
 use crate::meter::Count;
 use mail::{Enhanced, Envelope, Instant, MessageId, NextHop, Now, Outcome, Reply, Timestamp};
-use scheduler::{Arrival, ArrivingRecipient, Attempt, Output, Scheduler, Settings};
+use scheduler::{Arrival, ArrivingRecipient, Output, PlannedAttempt, Scheduler, Settings};
 use std::time::Duration;
 
 const LIST: MessageId = MessageId(1);
@@ -99,7 +99,7 @@ fn saved(scheduler: &Scheduler, messages: usize) -> Count {
     count
 }
 
-fn delivered(attempt: &Attempt) -> Vec<(u32, Outcome)> {
+fn delivered(attempt: &PlannedAttempt) -> Vec<(u32, Outcome)> {
     let report =
         mail::Report { reply: Reply::new(250, Enhanced(2, 0, 0), "ok"), ..super::report(0) };
     let one = |at: &u32| (*at, Outcome::Delivered { report: report.clone(), relayed: false });

@@ -9,7 +9,7 @@ use mail::{
     Reply, Report, ReversePath, Stage, Timestamp, TransactionId,
 };
 use spool::format::batch::{self, BATCH_HEADER, BatchHeader, RecordKind};
-use spool::format::message::{ChunkAt, ChunkPlace, Place, encode_head};
+use spool::format::message::{ChunkAt, ChunkPlace, MessagePlace, encode_head};
 use spool::format::segment::{SegmentHeader, SegmentKind};
 use spool::format::snapshot::{
     Entry, Extra, SLICE_HEADER, SliceHeader, SnapshotHeader, Table, TableSegment, encode_entry,
@@ -271,7 +271,7 @@ fn entries(input: &mut Input<'_>, into: &mut Vec<u8>) {
             0 => (input.u16().into(), input.u16().into()),
             _ => (input.u32() & !(1 << 31), input.u32()),
         };
-        let place = Place::new(slot, offset, length, flags & 4 != 0, body);
+        let place = MessagePlace::new(slot, offset, length, flags & 4 != 0, body);
         let message = MessageId(input.number());
         encode_entry(into, &Entry { message, place, extras, blob: input.short() });
     }

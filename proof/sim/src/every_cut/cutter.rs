@@ -14,7 +14,7 @@ use link::admin::Action;
 use mail::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
-use world::sim::{Clock, Disk, Fate, Rng};
+use world::sim::{Clock, Disk, PowerCutFate, Rng};
 use world::{Clock as _, Rng as _};
 
 /// Steps of a start at which the power goes again.
@@ -140,7 +140,7 @@ impl Cutter {
     fn subset(
         &mut self,
         copy: &Disk,
-        fates: &[Fate],
+        fates: &[PowerCutFate],
         outside: &Outside<'_>,
         chance: &mut Rng,
     ) -> Result<(), String> {

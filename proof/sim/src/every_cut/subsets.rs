@@ -4,21 +4,21 @@
 //! Must never leave out a combination that could make a difference, where it says that it tries all.
 
 use world::Rng as _;
-use world::sim::{Fate, Pending, Rng, Sectors};
+use world::sim::{PowerCutFate, Rng, Sectors, UnsyncedOperation};
 
 /// Up to so many units every combination is tried: 1,024 of them.
 pub const UNITS_MAX: u32 = 10;
 
 /// What can survive or not on its own: a telling sector of a write, or a whole other operation.
 pub struct Subsets {
-    pending: Vec<Pending>,
+    pending: Vec<UnsyncedOperation>,
     units: u32,
     random: u64,
 }
 
 impl Subsets {
     /// `random`: how many to try where there are too many to try all.
-    pub fn of(pending: Vec<Pending>, random: u64) -> Subsets {
+    pub fn of(pending: Vec<UnsyncedOperation>, random: u64) -> Subsets {
         let units = pending.iter().map(units_of).sum();
         Subsets { pending, units, random }
     }
@@ -34,13 +34,13 @@ impl Subsets {
     }
 
     /// The n-th; where not all are tried, `seed` draws it.
-    pub fn nth(&self, nth: u64, seed: u64) -> Vec<Fate> {
+    pub fn nth(&self, nth: u64, seed: u64) -> Vec<PowerCutFate> {
         if self.is_every() {
             return self.chosen(nth);
         }
         match nth {
-            0 => vec![Fate::Vanishes; self.pending.len()],
-            1 => vec![Fate::Survives; self.pending.len()],
+            0 => vec![PowerCutFate::Vanishes; self.pending.len()],
+            1 => vec![PowerCutFate::Survives; self.pending.len()],
             _ => {
                 let mut chance = Rng::seeded(seed ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 self.pending.iter().map(|pending| drawn(pending, &mut chance)).collect()
@@ -49,41 +49,41 @@ impl Subsets {
     }
 
     /// The bits of `mask` are the units in their order.
-    fn chosen(&self, mut mask: u64) -> Vec<Fate> {
+    fn chosen(&self, mut mask: u64) -> Vec<PowerCutFate> {
         let mut take = || {
             let bit = mask & 1 == 1;
             mask >>= 1;
             bit
         };
-        let fate = |pending: &Pending| match pending.sectors {
-            0 if take() => Fate::Survives,
-            0 => Fate::Vanishes,
-            _ => Fate::Torn(pending.telling.iter().copied().filter(|_| take()).collect()),
+        let fate = |pending: &UnsyncedOperation| match pending.sectors {
+            0 if take() => PowerCutFate::Survives,
+            0 => PowerCutFate::Vanishes,
+            _ => PowerCutFate::Torn(pending.telling.iter().copied().filter(|_| take()).collect()),
         };
         self.pending.iter().map(fate).collect()
     }
 }
 
-fn units_of(pending: &Pending) -> u32 {
+fn units_of(pending: &UnsyncedOperation) -> u32 {
     if pending.sectors == 0 { 1 } else { pending.telling.len() as u32 }
 }
 
 /// Luck, with a liking for what nearly was and what nearly was not.
-fn drawn(pending: &Pending, chance: &mut Rng) -> Fate {
+fn drawn(pending: &UnsyncedOperation, chance: &mut Rng) -> PowerCutFate {
     let one = |chance: &mut Rng| {
         let telling = &pending.telling;
         telling.get(chance.below(telling.len() as u64) as usize).copied()
     };
     match (pending.telling.len(), chance.below(8)) {
-        (0 | 1, luck) if luck < 4 => Fate::Vanishes,
-        (0 | 1, _) | (_, 0 | 1) => Fate::Survives,
-        (_, 2 | 3) => Fate::Vanishes,
-        (_, 4 | 5) => Fate::Torn(Sectors::by_chance(pending.sectors, chance)),
-        (_, 6) => Fate::Torn(one(chance).into_iter().collect()),
+        (0 | 1, luck) if luck < 4 => PowerCutFate::Vanishes,
+        (0 | 1, _) | (_, 0 | 1) => PowerCutFate::Survives,
+        (_, 2 | 3) => PowerCutFate::Vanishes,
+        (_, 4 | 5) => PowerCutFate::Torn(Sectors::by_chance(pending.sectors, chance)),
+        (_, 6) => PowerCutFate::Torn(one(chance).into_iter().collect()),
         _ => {
             let missing = one(chance);
             let kept = pending.telling.iter().copied().filter(|at| Some(*at) != missing);
-            Fate::Torn(kept.collect())
+            PowerCutFate::Torn(kept.collect())
         }
     }
 }

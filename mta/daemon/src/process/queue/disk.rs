@@ -23,25 +23,25 @@ pub enum Done {
     Read(Box<ReadDone>),
 }
 
-enum Job {
+enum DiskJob {
     Io(Io),
     Read(Read),
 }
 
 /// Jobs of one kind, bounded by what the spool and the queue have under way.
 #[derive(Default)]
-struct Lane {
-    jobs: Mutex<VecDeque<Job>>,
+struct WorkQueue {
+    jobs: Mutex<VecDeque<DiskJob>>,
     there: Condvar,
 }
 
-impl Lane {
-    fn put(&self, job: Job) {
+impl WorkQueue {
+    fn put(&self, job: DiskJob) {
         self.jobs.lock().expect("no thread panics with the lock").push_back(job);
         self.there.notify_one();
     }
 
-    fn take(&self) -> Job {
+    fn take(&self) -> DiskJob {
         let mut jobs = self.jobs.lock().expect("no thread panics with the lock");
         loop {
             match jobs.pop_front() {
@@ -55,10 +55,10 @@ impl Lane {
 /// The threads, and what this one does without them.
 pub struct Threads {
     here: Disk,
-    commit: Arc<Lane>,
-    bulk: Arc<Lane>,
-    background: Arc<Lane>,
-    read: Arc<Lane>,
+    commit: Arc<WorkQueue>,
+    bulk: Arc<WorkQueue>,
+    background: Arc<WorkQueue>,
+    read: Arc<WorkQueue>,
     done: UnboundedReceiver<Done>,
 }
 
@@ -66,25 +66,25 @@ impl Threads {
     /// Starts them; to be called before the jail is shut.
     pub fn start(disk: &Disk, commits_in_flight: usize) -> std::io::Result<Threads> {
         let (tell, done) = unbounded_channel();
-        let lane = |name: &str, threads: usize| start(name, threads, disk, &tell);
+        let queue = |name: &str, threads: usize| start(name, threads, disk, &tell);
         Ok(Threads {
             here: disk.another().for_commits(),
-            commit: lane("commit", commits_in_flight)?,
-            bulk: lane("bulk", 1)?,
-            background: lane("background", 1)?,
-            read: lane("read", READERS)?,
+            commit: queue("commit", commits_in_flight)?,
+            bulk: queue("bulk", 1)?,
+            background: queue("background", 1)?,
+            read: queue("read", READERS)?,
             done,
         })
     }
 
     /// Has it done; the end comes from [`Self::done`].
     pub fn io(&self, io: Io) {
-        let lane = match io.class() {
+        let queue = match io.class() {
             Class::Commit => &self.commit,
             Class::Bulk => &self.bulk,
             Class::Background => &self.background,
         };
-        lane.put(Job::Io(io));
+        queue.put(DiskJob::Io(io));
     }
 
     /// Does it now, and comes back at its end.
@@ -94,7 +94,7 @@ impl Threads {
 
     /// Has it read.
     pub fn read(&self, read: Read) {
-        self.read.put(Job::Read(read));
+        self.read.put(DiskJob::Read(read));
     }
 
     /// The next that has ended.
@@ -119,18 +119,18 @@ fn start(
     threads: usize,
     disk: &Disk,
     tell: &UnboundedSender<Done>,
-) -> std::io::Result<Arc<Lane>> {
-    let lane = Arc::new(Lane::default());
+) -> std::io::Result<Arc<WorkQueue>> {
+    let queue = Arc::new(WorkQueue::default());
     for number in 0..threads {
-        let (lane, mut disk, tell) = (lane.clone(), disk.another(), tell.clone());
+        let (queue, mut disk, tell) = (queue.clone(), disk.another(), tell.clone());
         if matches!(name, "commit" | "bulk") {
             disk = disk.for_commits();
         }
         let work = move || {
             loop {
-                let done = match lane.take() {
-                    Job::Io(io) => timed(&disk, io),
-                    Job::Read(read) => Done::Read(queue::perform(&disk, read).into()),
+                let done = match queue.take() {
+                    DiskJob::Io(io) => timed(&disk, io),
+                    DiskJob::Read(read) => Done::Read(queue::perform(&disk, read).into()),
                 };
                 if tell.send(done).is_err() {
                     return;
@@ -139,5 +139,5 @@ fn start(
         };
         std::thread::Builder::new().name(format!("{name}-{number}")).spawn(work)?;
     }
-    Ok(lane)
+    Ok(queue)
 }

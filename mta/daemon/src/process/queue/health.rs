@@ -21,11 +21,11 @@ pub struct Health {
     /// What clients wait for: since when the disk has been asked, by the number of the I/O.
     asked: RefCell<BTreeMap<u64, Instant>>,
     lives: RefCell<BTreeMap<(Role, u16), Life>>,
-    streams: RefCell<BTreeMap<Peer, Stream>>,
+    streams: RefCell<BTreeMap<Peer, StreamHealth>>,
 }
 
 /// A stream that there is, or that there should be.
-struct Stream {
+struct StreamHealth {
     presence: Presence,
     renewals: u32,
     loss: Option<Loss>,
@@ -74,15 +74,15 @@ impl Health {
         self.with_stream(peer, now, |stream| stream.presence.is_now(present, now));
     }
 
-    fn with_stream(&self, peer: Peer, now: Instant, change: impl FnOnce(&mut Stream)) {
-        let new = || Stream { presence: Presence::absent(now), renewals: 0, loss: None };
+    fn with_stream(&self, peer: Peer, now: Instant, change: impl FnOnce(&mut StreamHealth)) {
+        let new = || StreamHealth { presence: Presence::absent(now), renewals: 0, loss: None };
         change(self.streams.borrow_mut().entry(peer).or_insert_with(new));
     }
 
     /// What is to be told now of processes that have been without a stream for too long.
     pub fn alarms(&self, now: Instant) -> Vec<String> {
         let mut streams = self.streams.borrow_mut();
-        let alarm = |(peer, stream): (&Peer, &mut Stream)| {
+        let alarm = |(peer, stream): (&Peer, &mut StreamHealth)| {
             stream.presence.alarm(now).map(|absent| without(*peer, absent))
         };
         streams.iter_mut().filter_map(alarm).collect()
@@ -91,7 +91,7 @@ impl Health {
     /// One line for each stream.
     pub fn streams(&self) -> Vec<admin::Stream> {
         let streams = self.streams.borrow();
-        let line = |((role, instance), stream): (&Peer, &Stream)| admin::Stream {
+        let line = |((role, instance), stream): (&Peer, &StreamHealth)| admin::Stream {
             role: role.name().to_owned(),
             number: u32::from(*instance),
             up: stream.presence.is_present(),

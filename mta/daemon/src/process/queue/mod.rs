@@ -25,7 +25,7 @@ use disk::{Done, Threads};
 use health::Health;
 use link::control::{FromMaster, Purpose, Role, ToMaster};
 use mail::Now;
-use pace::Pace;
+use pace::CommitPace;
 use peers::Peers;
 use queue::{LogEvent, Output, Queue, SenderKey};
 use scheduler::Scheduler;
@@ -60,7 +60,7 @@ pub struct Shared {
     peers: Peers,
     questions: admin::Questions,
     health: Health,
-    pace: RefCell<Pace>,
+    pace: RefCell<CommitPace>,
     /// Commits that are to be made by this thread.
     commits: RefCell<VecDeque<spool::Io>>,
     clock: world::real::Clock,
@@ -122,7 +122,7 @@ async fn serve(
         peers: Peers::default(),
         questions: admin::Questions::default(),
         health: Health::default(),
-        pace: RefCell::new(Pace::new(commits_in_flight)),
+        pace: RefCell::new(CommitPace::new(commits_in_flight)),
         commits: RefCell::default(),
         clock,
         orders,
@@ -320,7 +320,7 @@ fn take(shared: &Shared, done: Done) {
     match done {
         Done::Io(done, took) => {
             shared.health.answered(&done);
-            if matches!(done.work(), spool::Work::Write { sync: true, .. }) {
+            if matches!(done.work(), spool::IoWork::Write { sync: true, .. }) {
                 shared.pace.borrow_mut().took(took);
                 faults::reach(Point::Committed);
             }
@@ -366,7 +366,7 @@ fn advance(shared: &Shared, threads: &Threads, now: Now) {
 
 fn begin(shared: &Shared, threads: &Threads, io: spool::Io, now: Now) {
     shared.health.asked(&io, now.monotonic);
-    let is_commit = matches!(io.work(), spool::Work::Write { sync: true, .. });
+    let is_commit = matches!(io.work(), spool::IoWork::Write { sync: true, .. });
     if is_commit && io.class() == spool::Class::Commit && shared.pace.borrow().is_here() {
         shared.commits.borrow_mut().push_back(io);
     } else {

@@ -21,7 +21,7 @@ const STALL: Duration = Duration::from_millis(20);
 
 /// What commits took of late.
 #[derive(Debug)]
-pub struct Pace {
+pub struct CommitPace {
     /// Whether it may ever be.
     allowed: bool,
     average: Duration,
@@ -29,11 +29,11 @@ pub struct Pace {
     here: bool,
 }
 
-impl Pace {
+impl CommitPace {
     /// Nothing is known of the disk; so many commits may be under way at once.
-    pub fn new(commits_in_flight: usize) -> Pace {
+    pub fn new(commits_in_flight: usize) -> CommitPace {
         let allowed = commits_in_flight <= AT_ONCE_MAX;
-        Pace { allowed, average: SLOW, quick_commits: 0, here: false }
+        CommitPace { allowed, average: SLOW, quick_commits: 0, here: false }
     }
 
     /// Whether the next commit is to be made here.
@@ -68,14 +68,14 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn after(pace: &mut Pace, commits: u32, micros: u64) -> bool {
+    fn after(pace: &mut CommitPace, commits: u32, micros: u64) -> bool {
         (0..commits).for_each(|_| pace.took(Duration::from_micros(micros)));
         pace.is_here()
     }
 
     #[test]
     fn a_quick_disk_is_waited_for_once_it_has_been_quick_for_a_while() {
-        let mut pace = Pace::new(2);
+        let mut pace = CommitPace::new(2);
         assert!(!after(&mut pace, QUICK_COMMITS, 100), "the first ones are not enough");
         assert!(after(&mut pace, 100, 100));
         assert!(after(&mut pace, 1, 8_000), "one that lasts is no slow disk");
@@ -87,12 +87,12 @@ mod tests {
 
     #[test]
     fn who_asks_for_more_commits_at_once_gets_threads() {
-        assert!(!after(&mut Pace::new(3), 1_000, 100));
+        assert!(!after(&mut CommitPace::new(3), 1_000, 100));
     }
 
     #[test]
     fn a_slow_disk_is_never_waited_for_and_a_stall_ends_it_at_once() {
-        let mut pace = Pace::new(2);
+        let mut pace = CommitPace::new(2);
         assert!(!after(&mut pace, 10_000, 8_000));
         assert!(after(&mut pace, 1_000, 100));
         assert!(!after(&mut pace, 1, 20_000));

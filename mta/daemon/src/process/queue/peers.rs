@@ -19,9 +19,9 @@ use world::real::faults::{self, Point};
 
 /// The streams by role and number: receiving processes first, since clients wait for what they are told.
 #[derive(Default)]
-pub struct Peers(RefCell<BTreeMap<(Role, u16), Peer>>);
+pub struct Peers(RefCell<BTreeMap<(Role, u16), PeerTask>>);
 
-struct Peer {
+struct PeerTask {
     /// There may be frames to write.
     output: Rc<Notify>,
     task: AbortHandle,
@@ -55,7 +55,7 @@ pub fn attend(shared: &Rc<Shared>, peer: child::Peer) -> Result<()> {
     who.connected(shared);
     let task = converse(shared.clone(), who, stream, output.clone());
     let task = tokio::task::spawn_local(task).abort_handle();
-    shared.peers.0.borrow_mut().insert((role, instance), Peer { output, task });
+    shared.peers.0.borrow_mut().insert((role, instance), PeerTask { output, task });
     shared.moved.notify_one();
     Ok(())
 }

@@ -23,13 +23,13 @@ enum Told {
 }
 
 #[derive(Default)]
-struct Batch {
+struct ReplayBatch {
     told: Vec<Told>,
     /// The blobs, one behind the other.
     bytes: Vec<u8>,
 }
 
-impl Batch {
+impl ReplayBatch {
     fn add(&mut self, replay: Replay<'_>) {
         self.told.push(match replay {
             Replay::Snapshot { message, blob, body_bytes } => {
@@ -65,7 +65,7 @@ pub fn aside<R>(
     open: impl FnOnce(&mut dyn FnMut(Replay<'_>)) -> R,
     take: impl FnMut(Replay<'_>) + Send,
 ) -> R {
-    let (tell, told) = sync_channel::<Batch>(BATCHES_WAITING_MAX);
+    let (tell, told) = sync_channel::<ReplayBatch>(BATCHES_WAITING_MAX);
     let take = Mutex::new(take);
     thread::scope(|scope| {
         let take = &take;
@@ -77,7 +77,7 @@ pub fn aside<R>(
         else {
             return open(&mut *lock(take));
         };
-        let mut batch = Batch::default();
+        let mut batch = ReplayBatch::default();
         let opened = open(&mut |replay| {
             batch.add(replay);
             if batch.told.len() == BATCH_MAX {

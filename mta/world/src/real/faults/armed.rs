@@ -53,14 +53,14 @@ pub const FREEZE_ALL: u64 = 5;
 /// Pause between two checks of a frozen thread.
 const FROZEN_REST: Duration = Duration::from_millis(1);
 
-type Page = [AtomicU64; BYTES / 8];
+type FaultPage = [AtomicU64; BYTES / 8];
 
-fn page() -> Option<&'static Page> {
-    static PAGE: OnceLock<Option<&'static Page>> = OnceLock::new();
+fn page() -> Option<&'static FaultPage> {
+    static PAGE: OnceLock<Option<&'static FaultPage>> = OnceLock::new();
     *PAGE.get_or_init(map)
 }
 
-fn map() -> Option<&'static Page> {
+fn map() -> Option<&'static FaultPage> {
     let path = std::env::var_os(ENVIRONMENT)?;
     let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
@@ -68,7 +68,7 @@ fn map() -> Option<&'static Page> {
     // page, and is accessed only by atomic words. The test keeps the length of the file.
     unsafe {
         let address = mmap(std::ptr::null_mut(), BYTES, protection, flags, file, 0).ok()?;
-        Some(&*address.cast::<Page>())
+        Some(&*address.cast::<FaultPage>())
     }
 }
 
@@ -99,7 +99,7 @@ pub fn reach(point: Point, key: impl FnOnce() -> u64) {
     }
 }
 
-fn act(page: &Page, action: u64) {
+fn act(page: &FaultPage, action: u64) {
     match action {
         FREEZE | FREEZE_ALL => {
             while page[THAW].load(SeqCst) == 0 {

@@ -2,9 +2,9 @@
 //!
 //! Must never succeed if the power went out at this step.
 
-use super::file::{File, Write};
+use super::file::{SimFile, Write};
 use super::machine::Twist;
-use super::names::Change;
+use super::names::NameChange;
 use super::{Call, Disk};
 use crate::{DiskError, Entry, Errno, Rng as _, Synced};
 
@@ -30,9 +30,9 @@ impl crate::Disk for Disk {
         if machine.names.get(name).is_some() {
             return Err(DiskError::new("create", name, Errno::EXISTS));
         }
-        machine.files.push(File::default());
+        machine.files.push(SimFile::default());
         let at = machine.files.len() - 1;
-        machine.names.change(Change::Create(name.into(), at));
+        machine.names.change(NameChange::Create(name.into(), at));
         gone(cut, Call::Create, name)
     }
 
@@ -118,7 +118,7 @@ impl crate::Disk for Disk {
         let mut machine = self.machine();
         let cut = machine.enter(Call::Remove, name)?.cut;
         machine.at(Call::Remove, name)?;
-        machine.names.change(Change::Remove(name.into()));
+        machine.names.change(NameChange::Remove(name.into()));
         gone(cut, Call::Remove, name)
     }
 
@@ -126,7 +126,7 @@ impl crate::Disk for Disk {
         let mut machine = self.machine();
         let cut = machine.enter(Call::Rename, from)?.cut;
         machine.at(Call::Rename, from)?;
-        machine.names.change(Change::Rename(from.into(), to.into()));
+        machine.names.change(NameChange::Rename(from.into(), to.into()));
         gone(cut, Call::Rename, from)
     }
 

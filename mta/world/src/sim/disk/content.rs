@@ -11,18 +11,18 @@ const PAGE_BYTES: usize = 4096;
 static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
 /// `None` reads as zeros.
-type Page = Option<Arc<[u8; PAGE_BYTES]>>;
+type FilePage = Option<Arc<[u8; PAGE_BYTES]>>;
 
 /// The bytes of a file. A clone is cheap and independent.
 #[derive(Clone, Default)]
-pub(super) struct Content {
-    pages: Arc<Vec<Page>>,
+pub(super) struct FileBytes {
+    pages: Arc<Vec<FilePage>>,
     bytes: usize,
 }
 
-impl Content {
-    pub fn from_bytes(bytes: &[u8]) -> Content {
-        let mut content = Content::default();
+impl FileBytes {
+    pub fn from_bytes(bytes: &[u8]) -> FileBytes {
+        let mut content = FileBytes::default();
         content.write(0, bytes);
         content
     }
@@ -82,7 +82,7 @@ impl Content {
     }
 }
 
-fn put(page: &mut Page, at: usize, bytes: &[u8]) {
+fn put(page: &mut FilePage, at: usize, bytes: &[u8]) {
     let zeros = *bytes == ZEROS[..bytes.len()];
     if let (true, Ok(whole)) = (!zeros, <[u8; PAGE_BYTES]>::try_from(bytes)) {
         *page = Some(Arc::new(whole));
@@ -119,7 +119,7 @@ mod tests {
     fn a_copy_is_its_own_and_reads_like_a_plain_array_after_any_writes() {
         use crate::Rng as _;
         let mut chance = crate::sim::Rng::seeded(4);
-        let (mut plain, mut content) = (Vec::new(), Content::default());
+        let (mut plain, mut content) = (Vec::new(), FileBytes::default());
         for round in 0..400 {
             let (offset, length) = (chance.below(30_000) as usize, chance.below(9_000) as usize);
             let bytes = vec![(round % 4) as u8; length];
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn zeros_take_no_room() {
-        let mut content = Content::from_bytes(&[1; 3 * PAGE_BYTES]);
+        let mut content = FileBytes::from_bytes(&[1; 3 * PAGE_BYTES]);
         content.write(0, &[0; 3 * PAGE_BYTES]);
         assert!(content.pages.iter().all(Option::is_none));
     }

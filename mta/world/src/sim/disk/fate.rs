@@ -10,7 +10,7 @@ pub const SECTOR_BYTES: usize = 512;
 
 /// An operation that no sync has settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
+pub struct UnsyncedOperation {
     /// The file; empty if its name is gone.
     pub name: String,
     /// The operation.
@@ -34,7 +34,7 @@ pub enum What {
 
 /// What becomes of a pending operation when the power goes out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum PowerCutFate {
     /// All of it reaches the medium.
     Survives,
     /// Nothing of it reaches the medium.
@@ -81,31 +81,31 @@ impl FromIterator<u32> for Sectors {
     }
 }
 
-impl Fate {
+impl PowerCutFate {
     /// Returns one of the three, each equally likely.
-    pub fn by_chance(sectors: u32, chance: &mut Rng) -> Fate {
+    pub fn by_chance(sectors: u32, chance: &mut Rng) -> PowerCutFate {
         match chance.below(3) {
-            0 => Fate::Vanishes,
-            1 if sectors > 0 => Fate::Torn(Sectors::by_chance(sectors, chance)),
-            _ => Fate::Survives,
+            0 => PowerCutFate::Vanishes,
+            1 if sectors > 0 => PowerCutFate::Torn(Sectors::by_chance(sectors, chance)),
+            _ => PowerCutFate::Survives,
         }
     }
 
     /// Whether the operation, or this sector of a write, reaches the medium.
     pub(super) fn keeps(&self, sector: u32) -> bool {
         match self {
-            Fate::Survives => true,
-            Fate::Vanishes => false,
-            Fate::Torn(sectors) => sectors.contains(sector),
+            PowerCutFate::Survives => true,
+            PowerCutFate::Vanishes => false,
+            PowerCutFate::Torn(sectors) => sectors.contains(sector),
         }
     }
 
     /// Whether an operation without sectors reaches the medium.
     pub(super) fn keeps_any(&self) -> bool {
         match self {
-            Fate::Survives => true,
-            Fate::Vanishes => false,
-            Fate::Torn(sectors) => !sectors.is_empty(),
+            PowerCutFate::Survives => true,
+            PowerCutFate::Vanishes => false,
+            PowerCutFate::Torn(sectors) => !sectors.is_empty(),
         }
     }
 }

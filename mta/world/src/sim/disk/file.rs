@@ -2,18 +2,18 @@
 //!
 //! Must never let a pending write reach the medium except by a fate.
 
-use super::content::{Content, pieces};
-use super::fate::{Fate, SECTOR_BYTES};
+use super::content::{FileBytes, pieces};
+use super::fate::{PowerCutFate, SECTOR_BYTES};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A file without its name.
 #[derive(Clone, Default)]
-pub(super) struct File {
+pub(super) struct SimFile {
     /// The bytes that reads show.
-    pub shown: Content,
+    pub shown: FileBytes,
     /// The bytes that are durable.
-    pub durable: Content,
+    pub durable: FileBytes,
     pub pending: Vec<Write>,
     /// Bytes that have blocks on the disk.
     pub reserved: usize,
@@ -41,7 +41,7 @@ pub(super) enum Landing {
     At(usize, usize),
 }
 
-impl File {
+impl SimFile {
     /// Bytes that the file takes on the disk.
     pub fn room(&self) -> u64 {
         self.shown.len().max(self.reserved) as u64
@@ -129,7 +129,7 @@ impl Write {
     }
 
     /// Applies the write as its writer meant it.
-    pub fn apply(&self, content: &mut Content) {
+    pub fn apply(&self, content: &mut FileBytes) {
         match self {
             Write::Bytes { offset, bytes, .. } => content.write(*offset, bytes),
             Write::Extend(bytes) => content.grow(*bytes),
@@ -138,7 +138,7 @@ impl Write {
 
     /// Applies the surviving part to the medium, at the place where the write lands. Sectors begin where
     /// the medium has them, not where the write begins.
-    pub fn settle(&self, fate: &Fate, medium: &mut Content) {
+    pub fn settle(&self, fate: &PowerCutFate, medium: &mut FileBytes) {
         let (offset, bytes) = match (self, self.lands()) {
             (Write::Extend(bytes), _) if fate.keeps_any() => return medium.grow(*bytes),
             (Write::Extend(_), _) | (_, Landing::Nowhere) => return,
@@ -146,9 +146,9 @@ impl Write {
             (Write::Bytes { bytes, .. }, Landing::At(_, offset)) => (offset, bytes),
         };
         match fate {
-            Fate::Survives => medium.write(offset, bytes),
-            Fate::Vanishes => {}
-            Fate::Torn(_) => {
+            PowerCutFate::Survives => medium.write(offset, bytes),
+            PowerCutFate::Vanishes => {}
+            PowerCutFate::Torn(_) => {
                 for (number, (_, piece)) in pieces(offset, bytes.len(), SECTOR_BYTES).enumerate() {
                     if fate.keeps(number as u32) {
                         medium.write(offset + piece.start, &bytes[piece]);

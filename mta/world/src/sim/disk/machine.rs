@@ -3,28 +3,28 @@
 //! Must never do more for a failing call than the plan says.
 
 use super::Call;
-use super::fate::{Fate, Pending, What};
-use super::file::{File, Landing, Write};
-use super::names::Names;
+use super::fate::{PowerCutFate, UnsyncedOperation, What};
+use super::file::{Landing, SimFile, Write};
+use super::names::FileNames;
 use crate::sim::Rng;
 use crate::{DiskError, Errno, Rng as _};
 use std::collections::BTreeMap;
 
 /// The whole state.
 pub(super) struct Machine {
-    pub files: Vec<File>,
-    pub names: Names,
+    pub files: Vec<SimFile>,
+    pub names: FileNames,
     pub chance: Rng,
     pub steps: u64,
     pub off: bool,
-    pub plan: Plan,
+    pub plan: PlannedFaults,
     pub calls: BTreeMap<Call, u64>,
     pub room: u64,
 }
 
 /// The planned faults. A power cut drops them.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct PlannedFaults {
     pub cut_at: Option<u64>,
     /// Faults by the number of the call since the start of the disk.
     pub nth: BTreeMap<(Call, u64), Twist>,
@@ -57,11 +57,11 @@ impl Machine {
     pub fn new(seed: u64) -> Machine {
         Machine {
             files: Vec::new(),
-            names: Names::default(),
+            names: FileNames::default(),
             chance: Rng::seeded(seed),
             steps: 0,
             off: false,
-            plan: Plan::default(),
+            plan: PlannedFaults::default(),
             calls: BTreeMap::new(),
             room: u64::MAX,
         }
@@ -126,7 +126,7 @@ impl Machine {
         let file = &mut self.files[at];
         let pending = std::mem::take(&mut file.pending);
         if file.lies {
-            pending.iter().for_each(|write| self.settle(at, write, &Fate::Survives));
+            pending.iter().for_each(|write| self.settle(at, write, &PowerCutFate::Survives));
         } else {
             file.durable = file.shown.clone();
         }
@@ -138,12 +138,12 @@ impl Machine {
         let lost = std::mem::take(&mut self.files[at].pending);
         self.files[at].lies |= !lost.is_empty();
         for write in lost {
-            let fate = Fate::by_chance(write.sectors(), &mut self.chance);
+            let fate = PowerCutFate::by_chance(write.sectors(), &mut self.chance);
             self.settle(at, &write, &fate);
         }
     }
 
-    fn settle(&mut self, at: usize, write: &Write, fate: &Fate) {
+    fn settle(&mut self, at: usize, write: &Write, fate: &PowerCutFate) {
         let target = match write.lands() {
             Landing::At(other, _) => other,
             _ => at,
@@ -153,33 +153,33 @@ impl Machine {
     }
 
     /// Switches the power on. Without fates the random generator decides.
-    pub fn power_on(&mut self, fates: Option<&[Fate]>) {
+    pub fn power_on(&mut self, fates: Option<&[PowerCutFate]>) {
         let mut fates = fates.map(|fates| fates.iter());
         for at in 0..self.files.len() {
             for write in std::mem::take(&mut self.files[at].pending) {
                 let fate = match &mut fates {
-                    Some(fates) => fates.next().cloned().unwrap_or(Fate::Vanishes),
-                    None => Fate::by_chance(write.sectors(), &mut self.chance),
+                    Some(fates) => fates.next().cloned().unwrap_or(PowerCutFate::Vanishes),
+                    None => PowerCutFate::by_chance(write.sectors(), &mut self.chance),
                 };
                 self.settle(at, &write, &fate);
             }
         }
         let chance = &mut self.chance;
         self.names.settle(|| match &mut fates {
-            Some(fates) => fates.next().cloned().unwrap_or(Fate::Vanishes),
-            None if chance.below(2) == 0 => Fate::Survives,
-            None => Fate::Vanishes,
+            Some(fates) => fates.next().cloned().unwrap_or(PowerCutFate::Vanishes),
+            None if chance.below(2) == 0 => PowerCutFate::Survives,
+            None => PowerCutFate::Vanishes,
         });
         for file in &mut self.files {
             file.shown = file.durable.clone();
             file.lies = false;
         }
         self.off = false;
-        self.plan = Plan::default();
+        self.plan = PlannedFaults::default();
     }
 
     /// The pending operations, in the order in which `power_on` takes their fates.
-    pub fn pending(&self) -> Vec<Pending> {
+    pub fn pending(&self) -> Vec<UnsyncedOperation> {
         let mut all = Vec::new();
         for (at, file) in self.files.iter().enumerate() {
             for (nth, write) in file.pending.iter().enumerate() {
@@ -190,12 +190,12 @@ impl Machine {
                     Write::Extend(bytes) => What::Extend { bytes: *bytes as u64 },
                 };
                 let (name, sectors) = (self.names.name_of(at), write.sectors());
-                all.push(Pending { name, what, sectors, telling: file.telling(nth) });
+                all.push(UnsyncedOperation { name, what, sectors, telling: file.telling(nth) });
             }
         }
         for change in &self.names.pending {
             let (name, what) = change.described();
-            all.push(Pending { name, what, sectors: 0, telling: Vec::new() });
+            all.push(UnsyncedOperation { name, what, sectors: 0, telling: Vec::new() });
         }
         all
     }

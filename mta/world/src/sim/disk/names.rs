@@ -2,26 +2,26 @@
 //!
 //! Must never let a pending change become durable except by a fate.
 
-use super::fate::{Fate, What};
+use super::fate::{PowerCutFate, What};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Names and the numbers of their files. Clones share unchanged parts.
 #[derive(Clone, Default)]
-pub(super) struct Names {
+pub(super) struct FileNames {
     shown: Arc<BTreeMap<String, usize>>,
     durable: Arc<BTreeMap<String, usize>>,
-    pub pending: Vec<Change>,
+    pub pending: Vec<NameChange>,
 }
 
 #[derive(Clone)]
-pub(super) enum Change {
+pub(super) enum NameChange {
     Create(String, usize),
     Remove(String),
     Rename(String, String),
 }
 
-impl Names {
+impl FileNames {
     pub fn get(&self, name: &str) -> Option<usize> {
         self.shown.get(name).copied()
     }
@@ -35,7 +35,7 @@ impl Names {
         self.iter().find(|(_, at)| *at == file).map(|(name, _)| name.clone()).unwrap_or_default()
     }
 
-    pub fn change(&mut self, change: Change) {
+    pub fn change(&mut self, change: NameChange) {
         change.apply(Arc::make_mut(&mut self.shown));
         self.pending.push(change);
     }
@@ -53,7 +53,7 @@ impl Names {
     }
 
     /// Applies the pending changes after a power cut, each by its fate.
-    pub fn settle(&mut self, mut fate: impl FnMut() -> Fate) {
+    pub fn settle(&mut self, mut fate: impl FnMut() -> PowerCutFate) {
         for change in std::mem::take(&mut self.pending) {
             if fate().keeps_any() {
                 change.apply(Arc::make_mut(&mut self.durable));
@@ -63,16 +63,16 @@ impl Names {
     }
 }
 
-impl Change {
+impl NameChange {
     fn apply(&self, names: &mut BTreeMap<String, usize>) {
         match self {
-            Change::Create(name, at) => {
+            NameChange::Create(name, at) => {
                 names.insert(name.clone(), *at);
             }
-            Change::Remove(name) => {
+            NameChange::Remove(name) => {
                 names.remove(name);
             }
-            Change::Rename(from, to) => {
+            NameChange::Rename(from, to) => {
                 if let Some(at) = names.remove(from) {
                     names.insert(to.clone(), at);
                 }
@@ -83,9 +83,9 @@ impl Change {
     /// The name that the change is about, and what it does.
     pub fn described(&self) -> (String, What) {
         match self {
-            Change::Create(name, _) => (name.clone(), What::Create),
-            Change::Remove(name) => (name.clone(), What::Remove),
-            Change::Rename(from, to) => (from.clone(), What::Rename { to: to.clone() }),
+            NameChange::Create(name, _) => (name.clone(), What::Create),
+            NameChange::Remove(name) => (name.clone(), What::Remove),
+            NameChange::Rename(from, to) => (from.clone(), What::Rename { to: to.clone() }),
         }
     }
 }

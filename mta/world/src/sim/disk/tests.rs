@@ -126,8 +126,11 @@ fn every_subset_of_what_is_pending_can_be_chosen_and_makes_a_medium_of_its_own()
     let mut media = BTreeSet::new();
     for mask in 0..16u32 {
         let fork = disk.forked(0);
-        let keep = |bit: u32| if mask >> bit & 1 == 1 { Fate::Survives } else { Fate::Vanishes };
-        let torn = Fate::Torn([0, 1].into_iter().filter(|bit| mask >> bit & 1 == 1).collect());
+        let keep = |bit: u32| {
+            if mask >> bit & 1 == 1 { PowerCutFate::Survives } else { PowerCutFate::Vanishes }
+        };
+        let torn =
+            PowerCutFate::Torn([0, 1].into_iter().filter(|bit| mask >> bit & 1 == 1).collect());
         fork.cut();
         fork.power_on_with(&[torn, keep(2), keep(3)]);
         let name = if mask >> 3 & 1 == 1 { "b" } else { "a" };
