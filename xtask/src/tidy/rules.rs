@@ -2,6 +2,7 @@
 //!
 //! Must never judge style by taste: a program can decide each rule.
 
+use super::arrows::is_without_io;
 use super::source::Source;
 
 /// Upper bound on the lines of a function. Longer functions must be tables and say so.
@@ -33,25 +34,6 @@ const SANS_IO: &[(&str, &str)] = &[
     ("RandomState::new", "chance"),
     ("println!", "the standard output"),
     ("eprintln!", "the standard error"),
-];
-
-/// The crates to which this applies. `world/src/real` reaches the system for all of them.
-const SANS_IO_CRATES: &[&str] = &[
-    "synced",
-    "mail",
-    "world",
-    "link",
-    "local",
-    "smtp",
-    "policy",
-    "scheduler",
-    "spool",
-    "delivery",
-    "send",
-    "queue",
-    "receive",
-    "settings",
-    "view",
 ];
 
 /// Unfinished or unproven code.
@@ -138,8 +120,8 @@ fn banned(source: &Source) -> Vec<String> {
 }
 
 fn sans_io(source: &Source) -> Vec<String> {
-    let below =
-        SANS_IO_CRATES.iter().any(|name| source.path.starts_with(&format!("mta/{name}/src/")));
+    let place = source.path.strip_prefix("mta/").and_then(|path| path.split_once("/src/"));
+    let below = place.is_some_and(|(name, _)| name == "world" || is_without_io(name));
     if !below || source.path.starts_with("mta/world/src/real") {
         return Vec::new();
     }
