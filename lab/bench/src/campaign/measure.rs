@@ -5,10 +5,9 @@
 
 use super::generator::{self, Sink, Target};
 use super::place::Place;
-use super::schedule::{LIMIT, Step, TWO_FILES};
-use super::{fairness::Fairness, layouts, load::Loading, orders::Orders, overload::Overload};
+use super::schedule::{LIMIT, Step};
 use crate::running::Running;
-use crate::scenario::{self, Load};
+use crate::scenario::Load;
 use crate::subject::{Phase, Site, Subject};
 use crate::watch::{Family, Probe, durability};
 use anyhow::{Result, ensure};
@@ -49,18 +48,8 @@ pub struct Stand<'a> {
     pub site: Site,
 }
 
-/// Makes one run. An error is the laboratory's; the subject's are in the lines.
-pub fn lines(place: &Place, step: &Step) -> Result<Vec<Line>> {
-    match step.scenario.measure {
-        _ if step.subject == TWO_FILES => layouts::run(place, step),
-        scenario::Measure::Load => lines_of::<Loading>(place, step),
-        scenario::Measure::Order => lines_of::<Orders>(place, step),
-        scenario::Measure::Fairness => lines_of::<Fairness>(place, step),
-        scenario::Measure::Overload => lines_of::<Overload>(place, step),
-    }
-}
-
-fn lines_of<M: Measure>(place: &Place, step: &Step) -> Result<Vec<Line>> {
+/// Makes one run in this way. An error is the laboratory's; the subject's are in the lines.
+pub fn lines<M: Measure>(place: &Place, step: &Step) -> Result<Vec<Line>> {
     let subject = place.subject(&step.subject)?;
     if let Some(why) = subject.refuses(&step.question.setup) {
         return Ok(vec![absent(step, why)]);

@@ -26,12 +26,16 @@ pub use options::{Options, Outcome};
 pub use shell::{abouts, compare, run_alone, scenarios};
 
 use crate::room;
-use crate::scenario::Scenario;
+use crate::scenario::{Measure, Scenario};
 use anyhow::{Context, Result, ensure};
+use fairness::Fairness;
+use load::Loading;
+use orders::Orders;
+use overload::Overload;
 use place::Place;
 use progress::Progress;
-use report::record;
-use schedule::Schedule;
+use report::record::{self, Line};
+use schedule::{Schedule, Step};
 use std::path::Path;
 
 /// Consecutive errors of the laboratory that end a campaign.
@@ -57,7 +61,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
             continue;
         }
         progress.begin(&step);
-        match rate::choose(&mut step, &lines).and_then(|()| measure::lines(&place, &step)) {
+        match rate::choose(&mut step, &lines).and_then(|()| run_once(&place, &step)) {
             Ok(new) => {
                 new.iter().try_for_each(|line| record::append(&options.out, line))?;
                 progress.end(&step, &new);
@@ -73,6 +77,17 @@ pub fn run(options: &Options) -> Result<Outcome> {
     }
     progress.close();
     Ok(Outcome::Done)
+}
+
+/// Makes one run. An error is the laboratory's; the subject's are in the lines.
+fn run_once(place: &Place, step: &Step) -> Result<Vec<Line>> {
+    match step.scenario.measure {
+        _ if step.subject == schedule::TWO_FILES => layouts::run(place, step),
+        Measure::Load => measure::lines::<Loading>(place, step),
+        Measure::Order => measure::lines::<Orders>(place, step),
+        Measure::Fairness => measure::lines::<Fairness>(place, step),
+        Measure::Overload => measure::lines::<Overload>(place, step),
+    }
 }
 
 /// Prints the runs that would be made.

@@ -2,8 +2,7 @@
 //!
 //! Must never lose a field that an earlier version had: tools rely on the names.
 
-use super::queue::state_word;
-use super::show::{action_words, gate_words, held_words, stage_words};
+use super::show::{action_words, gate_words, held_words, stage_words, state_word};
 use link::admin::{
     Acted, Action, Explanation, Gate, Ran, Row, Shown, Status, Stream, Summary, Waiting,
 };

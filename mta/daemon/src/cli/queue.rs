@@ -7,9 +7,7 @@ use super::ask::QueueConnection;
 use super::config::Config;
 use super::print::{Failure, count, say};
 use super::{EX_FOUND, EX_OK, EX_PROTOCOL, EX_USAGE, json, show};
-use link::admin::{
-    Acted, Action, Answer, Explanation, Filter, Order, ROWS_MAX, Request, Row, State,
-};
+use link::admin::{Acted, Action, Answer, Explanation, Filter, Order, ROWS_MAX, Request, Row};
 use mail::{MessageId, Timestamp};
 use std::io::{BufRead, IsTerminal, Write};
 use std::time::{Duration, SystemTime};
@@ -255,13 +253,4 @@ fn unexpected() -> Failure {
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
-}
-
-/// Returns the word for a state, for people and in JSON.
-pub(super) fn state_word(state: State) -> &'static str {
-    match state {
-        State::Active => "active",
-        State::Deferred => "deferred",
-        State::Held => "held",
-    }
 }

@@ -3,9 +3,9 @@
 //! Must never print a stranger's control characters, or cut a peer's reply in `explain`.
 
 use super::print::{count, harmless};
-use super::queue::state_word;
 use link::admin::{
-    Acted, Action, Explanation, Gate, HeldBy, Process, Ran, Row, Shown, Status, Summary, Waiting,
+    Acted, Action, Explanation, Gate, HeldBy, Process, Ran, Row, Shown, State, Status, Summary,
+    Waiting,
 };
 use mail::trace::rfc3339_date;
 use mail::{Report, Stage, Timestamp};
@@ -308,5 +308,14 @@ pub(super) fn size(bytes: u64) -> String {
     match units.iter().find(|(unit, _)| bytes >= 10 * unit) {
         Some((unit, letter)) => format!("{}{letter}", bytes / unit),
         None => format!("{bytes}B"),
+    }
+}
+
+/// Returns the word for a state, for people and in JSON.
+pub(super) fn state_word(state: State) -> &'static str {
+    match state {
+        State::Active => "active",
+        State::Deferred => "deferred",
+        State::Held => "held",
     }
 }
