@@ -1,4 +1,4 @@
-//! Frames on a stream: a length, a header in postcard, raw bytes to the frame's end.
+//! Frames on a stream: a length, a header in postcard, and raw bytes up to the frame's end.
 //!
 //! Must never trust a length before it has been checked against its bound.
 //!
@@ -13,12 +13,12 @@ use crate::LinkError;
 use bytes::{Buf, Bytes, BytesMut};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Longest frame in bytes, without its length. What fits into it: [`crate::bounds`].
+/// Longest frame in bytes, without its length. [`crate::bounds`] says what fits into it.
 pub const FRAME_BYTES_MAX: usize = 48 << 20;
 
 const LENGTH_BYTES: usize = 4;
 
-/// Makes one frame, or refuses to make one that [`decode`] would refuse.
+/// Encodes one frame. Refuses a frame that [`decode`] would refuse.
 pub fn encode<H: Serialize>(header: &H, tail: &[u8]) -> Result<Bytes, LinkError> {
     if tail.len() > FRAME_BYTES_MAX {
         return Err(LinkError::FrameTooLong);
@@ -28,8 +28,8 @@ pub fn encode<H: Serialize>(header: &H, tail: &[u8]) -> Result<Bytes, LinkError>
     finished(out)
 }
 
-/// The same for a header that ends in a list, which is empty in `header`. The list's `count` elements
-/// have been encoded before: they are in `parts`, with `parts_bytes` at most.
+/// Encodes a frame whose header ends in a list. The list is empty in `header`; its `count` elements are encoded already, in
+/// `parts`, with at most `parts_bytes` bytes.
 pub(crate) fn encode_with_list<'a, H: Serialize>(
     header: &H,
     count: usize,
@@ -49,7 +49,7 @@ pub(crate) fn encode_with_list<'a, H: Serialize>(
     finished(out)
 }
 
-/// A frame with its header, and with room for so many bytes more.
+/// Returns a frame with its header, and with room for `more` bytes.
 fn begun<H: Serialize>(header: &H, more: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(LENGTH_BYTES + 128 + more);
     out.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -66,13 +66,12 @@ fn finished(mut out: Vec<u8>) -> Result<Bytes, LinkError> {
     Ok(Bytes::from(out))
 }
 
-/// Makes the frame of a message whose size has a small bound: a few numbers, or a list that is
-/// bounded where it grows.
+/// Encodes a message whose size has a small bound: a few numbers, or a list that is bounded where it grows.
 pub(crate) fn encode_short<H: Serialize>(header: &H) -> Bytes {
     encode(header, &[]).expect("a short message fits into a frame")
 }
 
-/// Takes the next whole frame from what has arrived; `None` until there is one.
+/// Takes the next frame from the input, or returns `None` if it is not complete.
 pub fn decode<H: DeserializeOwned>(input: &mut BytesMut) -> Result<Option<(H, Bytes)>, LinkError> {
     let Some(length) = input.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;
@@ -80,7 +79,7 @@ pub fn decode<H: DeserializeOwned>(input: &mut BytesMut) -> Result<Option<(H, By
         return Err(LinkError::FrameTooLong);
     }
     if input.len() < LENGTH_BYTES + length {
-        // A growth by the known need, so that a large body is not copied again and again.
+        // Reserves the known size at once: growing step by step would copy a large body several times.
         input.reserve(LENGTH_BYTES + length - input.len());
         return Ok(None);
     }

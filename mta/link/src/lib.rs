@@ -1,4 +1,4 @@
-//! The conversations between our processes, as machines: build id, credits, resend after a restart.
+//! The conversations between our processes, as machines without I/O.
 //!
 //! Must never touch a socket or a clock: bytes come in by argument and go out as buffers.
 //!
@@ -7,9 +7,9 @@
 //! | [`receive`] | receive, queue | bodies and envelopes in, promises out |
 //! | [`send`] | queue, send or local | attempts and bodies out, outcomes back |
 //! | [`control`] | master, every child | sockets of new peers, settings, drain |
-//! | [`admin`] | command line, queue | questions and orders of an operator |
+//! | [`admin`] | command line, queue | requests of an operator, and their answers |
 //!
-//! [`bounds`] says what fits into a frame, [`streams`] when a lost stream is begun again.
+//! [`bounds`] says what fits into a frame, and [`streams`] when master replaces a lost stream.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -24,7 +24,7 @@ pub mod streams;
 
 use serde::{Deserialize, Serialize};
 
-/// What ends a conversation. The peer is one of ours, so every one of them is a bug or an attack.
+/// Error that ends a conversation. The other end is one of our processes, so each is a bug or an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum LinkError {
@@ -34,19 +34,19 @@ pub enum LinkError {
     /// A frame does not decode.
     #[error("frame does not decode")]
     Garbage,
-    /// A message that is not in the table of what this end accepts now.
+    /// This end does not accept that message, or not now.
     #[error("message not accepted here")]
     NotAccepted,
     /// The other end is another build.
     #[error("peer is another build of posthaste; restart the service")]
     WrongBuild,
-    /// The other end sent more than it held credit for.
+    /// The other end sent more than its credit allows.
     #[error("peer sent more than its credit")]
     OverCredit,
-    /// A `Committed` for a transaction that is not outstanding, or with another checksum.
+    /// `Committed` names a transaction that is not outstanding, or has another checksum.
     #[error("answer does not fit an outstanding transaction")]
     WrongAnswer,
-    /// A sending process asked for, adopted or reported mail that it was not given.
+    /// A sending process fetched, continued or reported an attempt that it was not given.
     #[error("peer spoke of mail that it was not given")]
     NotGiven,
 }

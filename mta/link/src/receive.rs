@@ -1,15 +1,19 @@
-//! Receive and queue: bodies and envelopes in, promises out.
+//! The conversation between receive and queue: bodies and envelopes in, promises out.
 //!
-//! Must never let a `250` be said without an answer of the queue process that fits an
-//! outstanding transaction, and never send more than the queue process gave credit for.
+//! Must never allow a `250` without an answer of the queue process that fits an outstanding transaction, and never send
+//! more than the queue process gave credit for.
 //!
-//! Over each new stream the receiving end asks what became of each transaction that was handed
-//! over and not answered. Known: promised. Unknown: handed over again if it was small enough to be
-//! kept whole, up to [`HAND_OVERS_MAX`] times, else refused (`451`). No answer in
-//! [`ANSWER_WAIT`]: closed without a reply, as RFC 1047 has it.
+//! Over each new stream the receiving end asks about each transaction that it handed over and that has no answer:
 //!
-//! Credit: a session hands over only while credit is left, so that what is outstanding is never
-//! more than the credit and one hand-over, however many sessions there are.
+//! | answer | then |
+//! |---|---|
+//! | `Known` | the message is promised |
+//! | `Unknown`, and the whole message is kept here | it is handed over again, up to [`HAND_OVERS_MAX`] times in all |
+//! | `Unknown` otherwise | the message is refused (`451`) |
+//! | none within [`ANSWER_WAIT`] | the connection is closed without a reply (RFC 1047) |
+//!
+//! A session hands over only while there is credit. The bytes that wait in the queue process therefore never exceed the
+//! credit and one hand-over, for any number of sessions.
 
 mod queue_end;
 mod receiver_end;
@@ -24,22 +28,22 @@ pub use receiver_end::{ReceiverEnd, ReceiverEvent};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long a transaction waits for a queue process that does not answer or is not there.
+/// How long a transaction waits while no queue process answers.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(10);
-/// What a transaction costs of the credit besides its bytes.
+/// Credit that a transaction costs besides its bytes.
 pub const TRANSACTION_COST_BYTES: u64 = 512;
-/// How often one transaction is handed over: what ended the stream each time may be this message.
+/// Maximum number of times that a transaction is handed over: the message may be what ended the stream each time.
 pub const HAND_OVERS_MAX: u8 = 3;
-/// Upper bound on what one hand-over costs of the credit.
+/// Upper bound on the credit that one hand-over costs.
 const HAND_OVER_COST_BYTES_MAX: u64 =
     (RECIPIENTS_BYTES_MAX + PIECE_BYTES_MAX) as u64 + TRANSACTION_COST_BYTES;
-/// Staged bytes of one session that the queue process has not yet taken.
+/// Upper bound on the staged bytes of one session that the queue process has not taken.
 pub const SESSION_BYTES_MAX: u64 = 512 << 10;
 
-/// Transactions that one receiving process may have open: as many as it may have connections. For
-/// one that was taken over: each takes memory, and some cost no credit.
+/// Maximum number of open transactions of a receiving process, as large as its maximum number of connections. It bounds
+/// what a process can do that was taken over: each transaction takes memory, and some cost no credit.
 pub const TRANSACTIONS_MAX: usize = 1_000_000;
-// The numbers of a question fit into one frame, with 10 bytes each.
+// The numbers of a question take up to 10 bytes each and fit into one frame.
 const _: () = assert!(TRANSACTIONS_MAX * 10 + 16 <= frame::FRAME_BYTES_MAX);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,21 +71,21 @@ enum ToQueue {
     Memory(SessionMemory),
 }
 
-/// How the memory of the sessions of one receiving process is, for the operator. Nothing depends on it.
+/// Memory of the sessions of one receiving process, for the operator. Nothing depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionMemory {
-    /// Requests of clients refused for want of it since the process began.
+    /// Requests of clients refused for lack of memory since the process began.
     pub refused: u64,
-    /// It is short.
+    /// The shortage, if memory is short.
     pub shortage: Option<MemoryShortage>,
 }
 
-/// How short the memory of sessions is.
+/// A shortage of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryShortage {
-    /// For how long.
+    /// Its duration.
     pub seconds: u64,
-    /// Requests refused meanwhile.
+    /// Requests refused since it began.
     pub refused: u64,
 }
 
@@ -91,7 +95,7 @@ enum ToReceiver {
         build: u64,
         credit_bytes: u64,
     },
-    /// `session` of the design is part of `number`: one number is one transaction of one session.
+    /// The message is durable. `number` names one transaction of one session.
     Committed {
         number: u64,
         message: MessageId,
@@ -101,12 +105,12 @@ enum ToReceiver {
         number: u64,
         refusal: Refusal,
     },
-    /// The answer to a question: it is durable.
+    /// Answer to a question: the message is durable.
     Known {
         number: u64,
         message: MessageId,
     },
-    /// The answer to a question: it never became durable and never will.
+    /// Answer to a question: the message never became durable and never will.
     Unknown {
         number: u64,
     },
@@ -119,12 +123,12 @@ enum ToReceiver {
     },
 }
 
-/// What the end of a body costs of the credit: both ends count alike.
+/// Returns the credit that the end of a body costs. Both ends count with this function.
 fn accept_cost(recipients: usize, last: usize) -> u64 {
     (recipients + last) as u64 + TRANSACTION_COST_BYTES
 }
 
-/// What the recipients of an envelope count for.
+/// Returns the bytes that the recipients of an envelope are counted for.
 fn recipients_bytes(envelope: &Envelope) -> usize {
     envelope.recipients.iter().map(recipient_bytes).sum()
 }

@@ -1,59 +1,58 @@
-//! The recipients of a transaction, encoded one after the other as the frame of its end has them.
+//! The recipients of a transaction, encoded one after the other as the frame of its end needs them.
 //!
-//! A client chooses how long its addresses and ORCPTs are, and when it gives them up. Texts that are
-//! allocated one by one leave holes between those of other sessions, which no text of another size
-//! can use: with a setting of 64 MiB the process took 121. Blocks take the bytes that they are
-//! counted for, and go back whole.
+//! Must never return other recipients than were added, nor in another order.
 //!
-//! Must never give back other recipients than were put in, nor in another order.
+//! A client chooses the lengths of its addresses and ORCPTs, and when it gives them up. Texts that are allocated one by one
+//! leave holes between those of other sessions, and no text of another size can use a hole. With a setting of 64 MiB, the
+//! process took 121 MiB. Blocks take the bytes that they are counted for, and are freed whole.
 
 use crate::bounds::recipient_bytes;
 use mail::{Address, Recipient, allocation_bytes};
 
-/// The recipients.
+/// List of encoded recipients.
 #[derive(Debug, Default)]
 pub struct Recipients {
-    /// Blocks without room, in order. Each block holds whole recipients.
+    /// Blocks without room, in order. A block holds whole recipients.
     full: Vec<Vec<u8>>,
-    /// The block that is being filled.
+    /// Block that is being filled.
     last: Vec<u8>,
     count: usize,
-    /// What the frame counts for them; see [`recipient_bytes`].
+    /// Bytes that they count for in a frame; see [`recipient_bytes`].
     frame_bytes: usize,
     /// Capacity of all blocks.
     blocks_bytes: usize,
 }
 
-/// Sizes of a block: it grows with what is there, so that few recipients take little. jemalloc
-/// gives 8 KiB from pages that hold nothing else; from 16 KiB on it adds a page to each block.
+/// Smallest and largest size of a block in bytes. A new block is half as large as all others, so that few recipients take
+/// little memory. jemalloc takes 8 KiB from pages that hold nothing else; from 16 KiB on it adds a page to each block.
 const BLOCK_BYTES: std::ops::RangeInclusive<usize> = 512..=8 << 10;
 
-/// Bits of a place that say where in its block a recipient is; the others number the block.
+/// Number of low bits of a place that hold the offset in a block. The other bits hold the number of the block.
 const PLACE_BITS: u32 = 13;
 const _: () = assert!(*BLOCK_BYTES.end() <= 1 << PLACE_BITS);
 
 impl Recipients {
-    /// The number of recipients.
+    /// Returns the number of recipients.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no recipient.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Upper bound on the bytes that they take in a frame, as [`recipient_bytes`] counts each.
+    /// Returns an upper bound on the bytes that the recipients take in a frame, as [`recipient_bytes`] counts each.
     pub fn frame_bytes(&self) -> usize {
         self.frame_bytes
     }
 
-    /// Bytes of memory that they take.
+    /// Returns the memory of the recipients in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.blocks_bytes + list_bytes(self.full.capacity())
     }
 
-    /// Upper bound on what `recipient` adds to [`Recipients::memory_bytes`].
+    /// Returns an upper bound on what `recipient` adds to [`Recipients::memory_bytes`].
     pub fn growth_bytes(&self, recipient: &Recipient) -> usize {
         let bytes = recipient_bytes(recipient);
         if self.fits(bytes) {
@@ -77,7 +76,7 @@ impl Recipients {
         self.frame_bytes += bytes;
     }
 
-    /// All of them in their order.
+    /// Returns the recipients in their order.
     pub fn iter(&self) -> impl Iterator<Item = Recipient> + '_ {
         self.blocks().flat_map(|block| {
             let mut rest = block;
@@ -89,7 +88,7 @@ impl Recipients {
         })
     }
 
-    /// Where `recipient` will be found if it is added next; 0 for the first one only.
+    /// Returns the place that `recipient` will have if it is added next. Only the first recipient has place 0.
     pub fn next_place(&self, recipient: &Recipient) -> usize {
         match self.fits(recipient_bytes(recipient)) || self.count == 0 {
             true => self.full.len() << PLACE_BITS | self.last.len(),
@@ -97,16 +96,17 @@ impl Recipients {
         }
     }
 
-    /// The address of the recipient that is found there.
+    /// Returns the address of the recipient at this place.
     ///
     /// # Panics
-    /// If [`Recipients::next_place`] has never said this place.
+    ///
+    /// Panics if no recipient was added at this place.
     pub fn address_at(&self, place: usize) -> Address {
         let block = self.full.get(place >> PLACE_BITS).unwrap_or(&self.last);
         decoded(&block[place & ((1 << PLACE_BITS) - 1)..]).0.address
     }
 
-    /// The encoded recipients, in pieces.
+    /// Returns the encoded recipients, block by block.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &[u8]> {
         self.full.iter().chain([&self.last]).map(Vec::as_slice)
     }
@@ -145,12 +145,12 @@ fn decoded(bytes: &[u8]) -> (Recipient, &[u8]) {
     postcard::take_from_bytes(bytes).expect("a recipient was encoded here")
 }
 
-/// What a list of so many blocks takes.
+/// Returns the memory of a list with room for `capacity` blocks, in bytes.
 fn list_bytes(capacity: usize) -> usize {
     allocation_bytes(capacity * size_of::<Vec<u8>>())
 }
 
-/// The next capacity of the list of blocks.
+/// Returns the next capacity of the list of blocks.
 fn grown(capacity: usize) -> usize {
     (capacity + capacity / 2).max(4)
 }

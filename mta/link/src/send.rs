@@ -1,11 +1,11 @@
-//! Queue and a sending process (send or local): attempts and bodies out, outcomes back.
+//! The conversation between queue and a sending process (send or local): attempts and bodies out, outcomes back.
 //!
-//! Must never let an outcome be lost by the restart of either end: the sending end keeps each
-//! until the queue end says that it is recorded, and says it again to a new queue process.
+//! Must never lose an outcome when either end restarts. The sending end keeps each outcome until the queue end has recorded
+//! it, and repeats it to a new queue process.
 //!
-//! A body crosses once for each sending process: it comes with the first attempt that needs it
-//! and both ends keep the same count of unacknowledged attempts; the sending end may drop it
-//! when that is zero. Bodies over [`INLINE_BYTES_MAX`] are fetched in chunks instead.
+//! A small body crosses once for each sending process, with the first attempt that needs it. Both ends count the attempts
+//! without a recorded outcome, and the sending end drops the body when that number is zero. It fetches bodies above
+//! [`INLINE_BYTES_MAX`] in chunks.
 
 mod bounded;
 mod queue_end;
@@ -19,12 +19,12 @@ pub use queue_end::{QueueEnd, QueueEvent};
 pub use sender_end::{SenderEnd, SenderEvent};
 use serde::{Deserialize, Serialize};
 
-/// Largest body (with our own headers) in bytes that comes along with its first attempt.
+/// Largest body in bytes, with our own headers, that comes with its first attempt.
 pub const INLINE_BYTES_MAX: u64 = 64 << 10;
-/// Longest chunk in bytes that may be fetched at once.
+/// Longest chunk of one fetch in bytes.
 pub const CHUNK_BYTES_MAX: u32 = 256 << 10;
-/// Attempts that a sending process may say it has under way, those with a result that is not
-/// recorded included. For a process that was taken over: each costs a look.
+/// Maximum number of attempts that a sending process may report to be under way, including those with a result that is not
+/// recorded. It bounds the work that a process can cause that was taken over.
 pub const UNDER_WAY_MAX: usize = 1_000_000;
 const _: () = assert!(INLINE_BYTES_MAX as usize <= PIECE_BYTES_MAX);
 const _: () = assert!(CHUNK_BYTES_MAX as usize <= PIECE_BYTES_MAX);
@@ -32,26 +32,26 @@ const _: () = assert!(CHUNK_BYTES_MAX as usize <= PIECE_BYTES_MAX);
 /// One try of some recipients of one message at one next hop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Unique over all incarnations of the queue process.
+    /// Id, unique over all incarnations of the queue process.
     pub id: u64,
-    /// Seals the attempt, its message and recipients for the process that it is given to: what
-    /// that process says to be under way is believed by this alone.
+    /// Seal over the attempt, its message and recipients, and the process that it is given to. Queue believes a report that
+    /// an attempt is under way only with this seal.
     pub seal: u64,
-    /// The message.
+    /// Queue id of the message.
     pub message: MessageId,
-    /// The next hop, and how much this process may do there at once.
+    /// Next hop, and how much this process may do there at once.
     pub route: Route,
     /// MAIL FROM.
     pub from: MailFrom,
-    /// When the message came, and when this attempt became due.
+    /// When the message arrived, and when this attempt became due.
     pub times: Times,
-    /// The size of the message.
+    /// Size of the message.
     pub body: BodySize,
-    /// The index in the envelope and the recipient.
+    /// Recipients, each with its index in the envelope.
     pub recipients: Vec<(u32, Recipient)>,
 }
 
-/// The next hop of an attempt, with its limits for one sending process.
+/// Next hop of an attempt, with the limits for one sending process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// The next hop.
@@ -62,7 +62,7 @@ pub struct Route {
     pub messages_per_connection_max: u32,
 }
 
-/// What happened to a message before an attempt, for the log.
+/// Times of a message before an attempt, for the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
     /// When the last byte of the message was received.
@@ -71,19 +71,19 @@ pub struct Times {
     pub due: Timestamp,
 }
 
-/// The size of a message.
+/// Size of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BodySize {
-    /// Our own headers and the sender's bytes together.
+    /// Size of our own headers and the sender's bytes together.
     pub bytes: u64,
-    /// Our own headers, which come first.
+    /// Size of our own headers, which come first.
     pub prefix_bytes: u32,
 }
 
 #[cfg(any(test, feature = "testing"))]
 impl Attempt {
-    /// An attempt for tests: these recipients of a message of three octets from the null sender,
-    /// whose id is that of the attempt.
+    /// Makes an attempt for tests: a message of three octets from the null sender to these recipients. The message has the
+    /// id of the attempt.
     pub fn sample(id: u64, recipients: &[&str]) -> Attempt {
         let recipient = |address: &&str| {
             let address = mail::Address::parse(address, false).expect("the test gives an address");
@@ -106,27 +106,27 @@ impl Attempt {
     }
 }
 
-/// What became of one attempt.
+/// Outcomes of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Result {
-    /// The attempt.
+    /// Id of the attempt.
     pub attempt: u64,
-    /// Its message.
+    /// Queue id of its message.
     pub message: MessageId,
-    /// One for each recipient of the attempt.
+    /// An outcome for each recipient of the attempt, with the recipient's index.
     pub outcomes: Vec<(u32, Outcome)>,
 }
 
-/// An attempt that a sending process has under way, told to a new queue process.
+/// Attempt that a sending process has under way, as it reports it to a new queue process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnderWay {
-    /// The attempt's id in the former incarnation.
+    /// Id of the attempt, as the former queue process gave it.
     pub attempt: u64,
-    /// As it came with the attempt.
+    /// Seal that came with the attempt.
     pub seal: u64,
-    /// The message.
+    /// Queue id of the message.
     pub message: MessageId,
-    /// Indices.
+    /// Indices of the recipients.
     pub recipients: Vec<u32>,
 }
 
@@ -162,7 +162,7 @@ enum ToQueue {
     },
     /// After `Hello`: an attempt that is under way, the latest first.
     UnderWay(UnderWay),
-    /// Nothing else is under way.
+    /// All attempts that are under way have been reported.
     AllTold,
     Result(Result),
     Fetch {
@@ -171,6 +171,6 @@ enum ToQueue {
         offset: u64,
         bytes: u32,
     },
-    /// It takes no more attempts, and ends when those that it has begun have ended.
+    /// The sending process takes no more attempts, and ends when the attempts that it has begun have ended.
     Drains,
 }

@@ -1,15 +1,15 @@
-//! The streams between queue and each other process, as master keeps them: made, lost, begun again.
+//! The streams between queue and each other process, as master keeps them.
 //!
-//! Must never leave two living processes without a stream for longer than [`RENEW_WAIT_MAX`], and
-//! never make streams faster than that allows, whatever the processes say.
+//! Must never leave two running processes without a stream for longer than [`RENEW_WAIT_MAX`], and never make streams faster
+//! than the waits allow, whatever the processes say.
 //!
 //! | state of a stream | ends with | then |
 //! |---|---|---|
-//! | up | [`Streams::lost`], said by either end | lost, renewal due soon |
-//! | lost | [`Streams::poll`] gives `Renew` | up: master gives both ends a new one |
-//! | lost too often in a row, or for `NotGiven` | [`Streams::poll`] gives `Restart` | gone |
-//! | asked for by `Renew` | [`Streams::not_made`] | lost, renewal due later |
-//! | any | [`Streams::gone`]: a process has ended | gone, until both processes live |
+//! | up | [`Streams::lost`], reported by either end | lost, renewal due soon |
+//! | lost | [`Streams::poll`] returns `Renew` | up: master gives both ends a new stream |
+//! | lost too often in a row, or for `NotGiven` | [`Streams::poll`] returns `Restart` | gone |
+//! | requested by `Renew` | [`Streams::not_made`] | lost, renewal due later |
+//! | any | [`Streams::gone`]: a process has ended | gone, until both processes run |
 
 use crate::LinkError;
 use crate::control::Role;
@@ -18,35 +18,35 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Wait before a lost stream is begun again, so that the death of a process is noticed before;
-/// doubles with each loss in a row.
+/// First wait before a lost stream is replaced. It lets master notice the end of a process first, and doubles with each loss
+/// in a row.
 pub const RENEW_WAIT_FIRST: Duration = Duration::from_millis(25);
-/// Longest wait: both ends have a new stream within a second.
+/// Longest wait. Both ends have a new stream within a second.
 pub const RENEW_WAIT_MAX: Duration = Duration::from_millis(800);
-/// A stream that was up for this long was not lost "in a row".
+/// Time after which the loss of a stream no longer counts as one in a row.
 pub const LASTED: Duration = Duration::from_secs(10);
-/// Losses in a row after which the process at the other end of queue is started again.
+/// Maximum number of losses in a row. After one more, the process at the other end of the stream is restarted.
 pub const LOSSES_IN_A_ROW_MAX: u32 = 10;
 
-/// How long a process may be without its stream before somebody is told.
+/// Time without a stream after which the operator is told.
 pub const ABSENCE_MAX: Duration = Duration::from_secs(10);
-/// A stream that is up for this long ends an absence.
+/// Time after which a new stream ends an absence.
 pub const STABLE: Duration = Duration::from_secs(1);
-/// Between two times that it is told.
+/// Time between two reports of one absence.
 pub const ALARM_EVERY: Duration = Duration::from_secs(60);
 
-/// Said by queue alone: the process spoke of mail that it was not given.
+/// Reported by queue alone: the process named an attempt that it was not given.
 const NOT_GIVEN: Loss = Loss::Link(LinkError::NotGiven);
 
-/// The process at the other end of queue.
+/// The process at the other end of a stream of queue.
 pub type Peer = (Role, u16);
 
 /// Why a stream has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Loss {
-    /// The other end closed it or died.
+    /// The other end closed it or ended.
     Ended,
-    /// This end refused what came.
+    /// This end refused what the other end sent.
     Link(LinkError),
 }
 
@@ -59,20 +59,20 @@ impl std::fmt::Display for Loss {
     }
 }
 
-/// What master does next.
+/// Next action of master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum Due {
-    /// Give queue and this peer a new stream. `renewals`: how often that was done, this included.
+    /// Gives queue and this peer a new stream. `renewals` counts the new streams, including this one.
     Renew { peer: Peer, renewals: u32, loss: Loss },
-    /// End this peer's process: a new stream does not help, or is not deserved.
+    /// Restarts this peer's process: new streams do not help, or it broke the rules.
     Restart { peer: Peer, loss: Loss },
 }
 
 #[derive(Debug)]
 enum State {
     Up,
-    /// Until when nothing is done about it.
+    /// Lost, with the time at which master acts.
     Lost(Instant),
     Gone,
 }
@@ -95,7 +95,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Queue and this peer are given a new stream: returns its name.
+    /// Notes that queue and this peer get a new stream, and returns its number.
     pub fn made(&mut self, peer: Peer, now: Instant) -> u64 {
         self.last_number += 1;
         let stream = self.streams.entry(peer).or_insert(Stream {
@@ -112,16 +112,17 @@ impl Streams {
         self.last_number
     }
 
-    /// One of the two processes has ended: its start makes the next stream.
+    /// Notes that one of the two processes has ended. Its start makes the next stream.
     pub fn gone(&mut self, peer: Peer) {
         if let Some(stream) = self.streams.get_mut(&peer) {
             stream.state = State::Gone;
         }
     }
 
-    /// An end has said that this stream is over. What is said of a former stream counts nothing,
-    /// and of the reasons that the two ends give the first that names a fault is kept: but what queue
-    /// says of mail that was not given outweighs whatever that process said before.
+    /// Notes that an end has reported the loss of this stream. Ignores reports about former streams.
+    ///
+    /// Both ends may report a loss. The first reason that names a fault is kept, except that `NotGiven` from queue replaces
+    /// whatever the other process said before.
     pub fn lost(&mut self, peer: Peer, number: u64, loss: Loss, now: Instant) {
         let Some(stream) = self.streams.get_mut(&peer) else { return };
         if stream.number != number {
@@ -142,7 +143,7 @@ impl Streams {
         }
     }
 
-    /// The next thing to do.
+    /// Returns the next action.
     pub fn poll(&mut self, now: Instant) -> Option<Due> {
         let due = |stream: &Stream| matches!(stream.state, State::Lost(until) if until <= now);
         let (peer, stream) = self.streams.iter_mut().find(|(_, stream)| due(stream))?;
@@ -156,8 +157,8 @@ impl Streams {
         Some(Due::Renew { peer, renewals: stream.renewals, loss })
     }
 
-    /// The new stream that [`Self::poll`] asked for could not be made, or reached neither process:
-    /// it is due again after the longest wait.
+    /// Notes that the stream requested by [`Self::poll`] could not be made or delivered. The request is repeated after the
+    /// longest wait.
     pub fn not_made(&mut self, peer: Peer, now: Instant) {
         if let Some(stream) = self.streams.get_mut(&peer) {
             stream.renewals = stream.renewals.saturating_sub(1);
@@ -165,7 +166,7 @@ impl Streams {
         }
     }
 
-    /// When [`Self::poll`] has something to do.
+    /// Returns when [`Self::poll`] has something to do.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let until = |stream: &Stream| match stream.state {
             State::Lost(until) => Some(until),
@@ -174,16 +175,14 @@ impl Streams {
         self.streams.values().filter_map(until).min()
     }
 
-    /// How often each stream was begun again, and why the last time; those that never were are
-    /// left out.
+    /// Returns each stream that was replaced, with the number of times and the last reason.
     pub fn renewals(&self) -> impl Iterator<Item = (Peer, u32, Loss)> + '_ {
         let renewed = self.streams.iter().filter(|(_, stream)| stream.renewals > 0);
         renewed.map(|(peer, stream)| (*peer, stream.renewals, stream.loss))
     }
 }
 
-/// One end's own view of a stream: since when there has been none that lasted, and when that was
-/// told last.
+/// One end's own view of its stream: since when there has been no stable stream, and when that was last reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Presence {
     absent_since: Instant,
@@ -192,12 +191,12 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// There is no stream yet.
+    /// Begins without a stream.
     pub fn absent(now: Instant) -> Presence {
         Presence { absent_since: now, up_since: None, told: None }
     }
 
-    /// There is a stream, or there is none. One that is lost at once does not end an absence.
+    /// Notes whether there is a stream. A stream that is lost before it is stable does not end an absence.
     pub fn is_now(&mut self, present: bool, now: Instant) {
         match present {
             true => drop(self.up_since.get_or_insert(now)),
@@ -210,18 +209,18 @@ impl Presence {
         self.up_since.is_some_and(|since| now.since(since) >= STABLE)
     }
 
-    /// Whether there is a stream.
+    /// Returns true if there is a stream.
     pub fn is_present(&self) -> bool {
         self.up_since.is_some()
     }
 
-    /// For how long there has been none, if that is too long.
+    /// Returns the duration of the absence, if it is too long.
     pub fn trouble(&self, now: Instant) -> Option<Duration> {
         let absent = now.since(self.absent_since);
         (absent >= ABSENCE_MAX && !self.is_stable(now)).then_some(absent)
     }
 
-    /// The same, when it is time to tell it, or to tell it again.
+    /// Returns the same when a report is due.
     pub fn alarm(&mut self, now: Instant) -> Option<Duration> {
         let absent = self.trouble(now)?;
         if self.told.is_some_and(|told| now.since(told) < ALARM_EVERY) {
@@ -244,7 +243,7 @@ mod tests {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    /// Runs the clock to the next thing to do.
+    /// Advances the clock to the next action.
     fn next(streams: &mut Streams) -> (Instant, Due) {
         let when = streams.next_wakeup().unwrap();
         let before = Instant::from_nanos(when.nanos() - 1);
@@ -269,7 +268,7 @@ mod tests {
         let number = streams.made(PEER, now);
         streams.lost(PEER, number, LONG, now);
         assert_eq!(next(&mut streams).1, Due::Restart { peer: PEER, loss: LONG });
-        // The new process has its tries, too.
+        // The new process starts with a new count.
         let number = streams.made(PEER, now);
         streams.lost(PEER, number, LONG, now);
         assert!(matches!(next(&mut streams).1, Due::Renew { .. }));
@@ -313,7 +312,7 @@ mod tests {
         let loss = Loss::Link(LinkError::NotGiven);
         streams.lost(OTHER, number, loss, at(1));
         assert_eq!(next(&mut streams).1, Due::Restart { peer: OTHER, loss });
-        // It does not escape that by complaining first.
+        // A complaint of its own before that does not help the process.
         let number = streams.made(OTHER, at(100));
         streams.lost(OTHER, number, LONG, at(101));
         streams.lost(OTHER, number, loss, at(101));

@@ -12,18 +12,17 @@ use bytes::{Bytes, BytesMut};
 use mail::{Durable, Envelope, MessageId, Refusal, TransactionId};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-/// What the queue process is told by one receiving process.
+/// Event for the queue process, from one receiving process.
 #[derive(Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum QueueEvent {
     /// Body bytes, in order.
     Stage { transaction: TransactionId, bytes: Bytes },
-    /// The last body bytes, and the envelope. To be answered with [`QueueEnd::committed`] or
-    /// [`QueueEnd::refused`].
+    /// The last body bytes, and the envelope. Answered with [`QueueEnd::committed`] or [`QueueEnd::refused`].
     Accept { transaction: TransactionId, envelope: Box<Envelope>, bytes: Bytes },
-    /// Forget what was staged.
+    /// Drops what was staged.
     Unstage { transaction: TransactionId },
-    /// What became of it? To be answered with [`QueueEnd::known`] or [`QueueEnd::unknown`].
+    /// Asks what became of a transaction. Answered with [`QueueEnd::known`], [`QueueEnd::unknown`] or [`QueueEnd::asked`].
     Question { transaction: TransactionId },
 }
 
@@ -31,33 +30,33 @@ pub enum QueueEvent {
 struct Staged {
     cost: u64,
     checksum: u32,
-    /// Its end has come too.
+    /// The end of the body has come.
     ended: bool,
 }
 
-/// The queue process's end; made anew for each stream.
+/// The queue process's end of one stream.
 #[derive(Debug)]
 pub struct QueueEnd {
     pub(super) build: u64,
     incarnation: Option<u64>,
-    /// All the credit there is.
+    /// All the credit of the other end.
     pub(super) credit_bytes: u64,
-    /// Bytes staged and not given back.
+    /// Credit that is spent.
     pub(super) outstanding_bytes: u64,
     staged: BTreeMap<u64, Staged>,
-    /// Refused before their end: what still comes of them is dropped, up to the end.
+    /// Transactions that were refused before their end. The rest of each is dropped.
     pub(super) dropped: HashSet<u64>,
-    /// Asked about while they are with the spool.
+    /// Transactions that the other end asked about while the spool commits them.
     asked: HashSet<u64>,
     memory: SessionMemory,
     output: VecDeque<Bytes>,
     events: VecDeque<QueueEvent>,
-    /// Credit to be given back with the next answer.
+    /// Credit that [`QueueEnd::credit`] gives back.
     freed: u64,
 }
 
 impl QueueEnd {
-    /// `credit_bytes` is all that the receiver may have staged and unanswered at once.
+    /// Creates the end of a new stream. `credit_bytes` bounds what the receiving process may have staged and unanswered.
     pub fn new(build: u64, credit_bytes: u64) -> Self {
         QueueEnd {
             build,
@@ -74,7 +73,7 @@ impl QueueEnd {
         }
     }
 
-    /// Takes what has arrived.
+    /// Takes the frames that have arrived.
     pub fn handle(&mut self, input: &mut BytesMut) -> Result<(), LinkError> {
         while let Some((message, tail)) = frame::decode::<ToQueue>(input)? {
             let Some(incarnation) = self.incarnation else {
@@ -143,8 +142,8 @@ impl QueueEnd {
         Ok(())
     }
 
-    /// What an honest end never says, whatever its clients do. After the end of a body nothing comes
-    /// of its transaction but the answer: a second end would be a second message under one name.
+    /// Refuses messages that an honest end never sends, whatever its clients do. After the end of a body nothing more may
+    /// come for its transaction: a second end would be a second message with the same id.
     fn judge(&self, message: &ToQueue, bytes: usize) -> Result<(), LinkError> {
         let ended = |number: &u64| self.staged.get(number).is_some_and(|staged| staged.ended);
         let fits = match message {
@@ -164,7 +163,7 @@ impl QueueEnd {
         if fits { Ok(()) } else { Err(LinkError::NotAccepted) }
     }
 
-    /// The other end overdraws by one hand-over at most; more is a broken peer.
+    /// Counts bytes and returns the checksum so far. An honest end overdraws its credit by one hand-over at most.
     fn stage(&mut self, number: u64, bytes: &[u8], cost: u64) -> Result<u32, LinkError> {
         let staged = self.staged.entry(number).or_default();
         staged.cost += cost;
@@ -177,7 +176,7 @@ impl QueueEnd {
         Ok(checksum)
     }
 
-    /// Bytes of a body that is not yet at its end have gone to the log: the session may go on.
+    /// Returns credit for bytes of a body before its end that have gone to the log.
     pub fn taken(&mut self, transaction: TransactionId, bytes: u64) {
         let number = transaction.number;
         if !self.is_theirs(transaction) {
@@ -190,21 +189,20 @@ impl QueueEnd {
         self.output.push_back(frame::encode_short(&ToReceiver::Taken { number, bytes }));
     }
 
-    /// Whether it is the other end's own, and not one of a former incarnation, whose numbers are used
-    /// again.
+    /// Returns true if the transaction is of the process at the other end. A former incarnation used the same numbers.
     fn is_theirs(&self, transaction: TransactionId) -> bool {
         self.incarnation == Some(transaction.incarnation)
     }
 
-    /// A question that cannot be answered yet: [`QueueEnd::committed`] or [`QueueEnd::refused`]
-    /// will, although the message came over a former stream.
+    /// Defers the answer to a question until [`QueueEnd::committed`] or [`QueueEnd::refused`], although the message came
+    /// over a former stream.
     pub fn asked(&mut self, transaction: TransactionId) {
         if self.is_theirs(transaction) {
             self.asked.insert(transaction.number);
         }
     }
 
-    /// The message is durable. The proof is spent here and made anew by the receiving end.
+    /// Tells that the message is durable. This spends the proof; the receiving end makes a new one.
     pub fn committed(&mut self, durable: Durable) {
         let (number, message) = (durable.transaction().number, durable.message());
         if !self.is_theirs(durable.transaction()) {
@@ -220,14 +218,14 @@ impl QueueEnd {
         self.output.push_back(frame::encode_short(&committed));
     }
 
-    /// The answer to a question: a former incarnation of ours made it durable.
+    /// Answers a question: a former incarnation of the queue process made the message durable.
     pub fn known(&mut self, transaction: TransactionId, message: MessageId) {
         let known = ToReceiver::Known { number: transaction.number, message };
         self.output.push_back(frame::encode_short(&known));
     }
 
-    /// The message was not taken. What has come of it and was not polled yet is dropped, and what
-    /// still comes of it as well: a body that lacks a piece must never be accepted.
+    /// Refuses a message. Drops its events that were not polled, and everything that still comes for it: a body that lacks
+    /// a piece must never be accepted.
     pub fn refused(&mut self, transaction: TransactionId, refusal: Refusal) {
         let number = transaction.number;
         if !self.is_theirs(transaction) {
@@ -248,7 +246,7 @@ impl QueueEnd {
         self.output.push_back(frame::encode_short(&ToReceiver::Refused { number, refusal }));
     }
 
-    /// Nothing is known of it: it never became durable and never will.
+    /// Answers a question: the message never became durable and never will.
     pub fn unknown(&mut self, transaction: TransactionId) {
         let unknown = ToReceiver::Unknown { number: transaction.number };
         self.output.push_back(frame::encode_short(&unknown));
@@ -266,7 +264,7 @@ impl QueueEnd {
         }
     }
 
-    /// Gives freed credit back; called once after a group of answers.
+    /// Gives freed credit back. Called once after a group of answers.
     pub fn credit(&mut self) {
         let bytes = std::mem::take(&mut self.freed);
         if bytes > 0 {
@@ -274,23 +272,23 @@ impl QueueEnd {
         }
     }
 
-    /// Transactions that are staged without an answer: to be unstaged when the stream ends.
+    /// Returns the transactions that are staged and have no answer. The queue process unstages them when the stream ends.
     pub fn outstanding(&self) -> impl Iterator<Item = TransactionId> + '_ {
         let incarnation = self.incarnation.unwrap_or_default();
         self.staged.keys().map(move |number| TransactionId { incarnation, number: *number })
     }
 
-    /// The next thing to do.
+    /// Returns the next event.
     pub fn poll(&mut self) -> Option<QueueEvent> {
         self.events.pop_front()
     }
 
-    /// What the other end has told of the memory of its sessions.
+    /// Returns what the other end has told about the memory of its sessions.
     pub fn memory(&self) -> SessionMemory {
         self.memory
     }
 
-    /// Frames to be written, in order.
+    /// Returns the frames to write, in order.
     pub fn output(&mut self) -> &mut VecDeque<Bytes> {
         &mut self.output
     }

@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use mail::{Durable, Envelope, Instant, MessageId, Refusal, TransactionId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What the receiving process is told.
+/// Event for the receiving process.
 #[derive(Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum ReceiverEvent {
@@ -21,9 +21,9 @@ pub enum ReceiverEvent {
     Promised { number: u64, durable: Durable },
     /// Say why not.
     Refused { number: u64, refusal: Refusal },
-    /// Close without a reply (RFC 1047): nobody knows what became of it.
+    /// Close without a reply (RFC 1047): it is unknown whether the message is durable.
     Abandoned { number: u64 },
-    /// Sessions that waited for credit may go on.
+    /// There is credit again.
     Credit,
 }
 
@@ -31,17 +31,17 @@ pub enum ReceiverEvent {
 struct Transaction {
     /// Checksum of the body so far.
     checksum: u32,
-    /// Bytes that hold credit.
+    /// Credit that it has cost.
     cost: u64,
     /// Staged bytes that the queue process has not taken.
     untaken: u64,
-    /// How often it was handed over; not 0: it waits for the answer.
+    /// Number of hand-overs. If it is not 0, the transaction waits for an answer.
     hand_overs: u8,
-    /// Something was staged in an incarnation of the queue process that is over, or was refused.
+    /// A part was staged in a queue process that has ended, or was refused.
     broken: bool,
-    /// Refused before its end: the client hears it there, and nothing more is handed over.
+    /// Refused before the end of the body. The client hears of it at the end, and nothing more is handed over.
     refused: Option<Refusal>,
-    /// The whole of it, to be handed over again.
+    /// The frame of the whole message, for the next hand-over.
     whole: Option<Bytes>,
 }
 
@@ -58,18 +58,19 @@ pub struct ReceiverEnd {
     incarnation: u64,
     connected: bool,
     welcomed: bool,
-    /// Below zero by at most what one hand-over costs.
+    /// Can fall below zero by the cost of one hand-over.
     pub(super) credit: i64,
-    /// Credit that was given in all over this stream; bytes that were held when the last one ended.
+    /// All credit of this stream.
     given: u64,
+    /// Bytes that were held when the last stream ended.
     held_before: u64,
     held_bytes_max: u64,
     waiting_for_credit: bool,
-    /// To be handed over again, as credit allows, before anything new.
+    /// Transactions to be handed over again, before anything new, as credit allows.
     again: VecDeque<u64>,
-    /// Since when there has been no queue process that answers.
+    /// When transactions are given up, while no queue process answers.
     answer_by: Option<Instant>,
-    /// What this queue process was told of the memory of sessions.
+    /// What this queue process was told about the memory of sessions.
     memory: SessionMemory,
     transactions: BTreeMap<u64, Transaction>,
     output: VecDeque<Bytes>,
@@ -77,7 +78,7 @@ pub struct ReceiverEnd {
 }
 
 impl ReceiverEnd {
-    /// `incarnation` is drawn at random at the start of the process.
+    /// Creates an end without a stream. `incarnation` is drawn at random when the process starts.
     pub fn new(build: u64, incarnation: u64) -> Self {
         ReceiverEnd {
             build,
@@ -98,12 +99,12 @@ impl ReceiverEnd {
         }
     }
 
-    /// The name of this incarnation.
+    /// Returns the incarnation of this process.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// A stream to a queue process is there.
+    /// Begins a new stream to a queue process.
     pub fn connected(&mut self, now: Instant) {
         self.disconnected(now);
         self.connected = true;
@@ -116,7 +117,7 @@ impl ReceiverEnd {
         }
     }
 
-    /// The queue process is gone: what was half staged cannot go on.
+    /// Ends the stream. Transactions that were staged in part cannot continue.
     pub fn disconnected(&mut self, now: Instant) {
         self.held_before = self.held_bytes();
         self.output.clear();
@@ -130,8 +131,8 @@ impl ReceiverEnd {
         self.answer_by.get_or_insert(now + ANSWER_WAIT);
     }
 
-    /// Sessions wait while this much has been handed over and not taken or answered, even if there is more credit: the
-    /// driver has no memory for more. At least 1. What is handed over while less is held may exceed it.
+    /// Sets the number of held bytes from which on sessions wait, even if there is more credit: the process has no memory
+    /// for more. At least 1 counts. A hand-over that begins below the bound may exceed it.
     pub fn bound_held(&mut self, held_bytes_max: u64) {
         self.held_bytes_max = held_bytes_max.max(1);
     }
@@ -140,9 +141,8 @@ impl ReceiverEnd {
         self.transactions.iter().filter(|(_, t)| t.is_handed_over()).map(|(number, _)| *number)
     }
 
-    /// Whether a session may hand over what it has, or read more of its client. To be asked right
-    /// before each [`Self::stage`] and [`Self::accept`]. `false` is followed by
-    /// [`ReceiverEvent::Credit`] when it is worth asking again.
+    /// Returns true if a session may hand over what it has, or read more from its client. Must be called right before each
+    /// [`Self::stage`] and [`Self::accept`]. After `false`, [`ReceiverEvent::Credit`] comes when it is worth asking again.
     pub fn may_stage(&mut self, number: u64) -> bool {
         let transaction = self.transactions.get(&number);
         let broken = transaction.is_some_and(|t| t.broken);
@@ -154,7 +154,7 @@ impl ReceiverEnd {
         may
     }
 
-    /// Hands over bytes of a body that is not yet at its end, at most [`PIECE_BYTES_MAX`].
+    /// Hands over bytes of a body before its end, at most [`PIECE_BYTES_MAX`].
     pub fn stage(&mut self, number: u64, bytes: &[u8]) {
         let transaction = self.transactions.entry(number).or_default();
         transaction.checksum = crc32c::crc32c_append(transaction.checksum, bytes);
@@ -172,13 +172,13 @@ impl ReceiverEnd {
         self.output.push_back(frame);
     }
 
-    /// Hands over the end of a body and its envelope; the answer comes as an event.
+    /// Hands over the end of a body and its envelope. The answer comes as an event.
     pub fn accept(&mut self, number: u64, mut envelope: Envelope, last: &[u8]) {
         let recipients = std::mem::take(&mut envelope.recipients);
         self.accept_encoded(number, envelope, &recipients.iter().collect(), last);
     }
 
-    /// The same for an envelope whose recipients have been encoded before; its own list is empty.
+    /// Does the same with recipients that are encoded already. The list in `envelope` must be empty.
     pub fn accept_encoded(
         &mut self,
         number: u64,
@@ -211,22 +211,22 @@ impl ReceiverEnd {
         }
     }
 
-    /// Refuses at its end what was not handed over.
+    /// Refuses a message at its end, without a hand-over.
     fn refuse(&mut self, number: u64, refusal: Refusal) {
         self.unstage(number);
         self.events.push_back(ReceiverEvent::Refused { number, refusal });
     }
 
-    /// The client gave up, or the session refused the message.
+    /// Drops a transaction: the client gave up, or the session refused the message.
     pub fn unstage(&mut self, number: u64) {
         let Some(transaction) = self.transactions.remove(&number) else { return };
-        // One that was refused is unstaged too: the queue process drops what comes of it until then.
+        // The queue process drops the rest of a refused body until it hears of its end.
         if self.connected && (!transaction.broken || transaction.refused.is_some()) {
             self.output.push_back(frame::encode_short(&ToQueue::Unstage { number }));
         }
     }
 
-    /// Takes what has arrived.
+    /// Takes the frames that have arrived.
     pub fn handle(&mut self, input: &mut BytesMut) -> Result<(), LinkError> {
         while let Some((message, _)) = frame::decode::<ToReceiver>(input)? {
             self.take(message)?;
@@ -263,10 +263,11 @@ impl ReceiverEnd {
         Ok(())
     }
 
-    /// The one place that makes a `Durable` without a sync: from an answer of the queue process that
-    /// names an outstanding transaction of this incarnation and repeats the checksum of what was handed
-    /// over. The answer to a question has no checksum: the bytes were checked when they were handed
-    /// to a former incarnation of the queue process, and the transaction's id was in the durable record.
+    /// Makes a `Durable` from an answer that names an outstanding transaction of this incarnation and repeats the checksum
+    /// of what was handed over. No other place makes a `Durable` without a sync.
+    ///
+    /// The answer to a question has no checksum. The former queue process checked the bytes when it took them, and the
+    /// durable record holds the transaction's id.
     fn committed(
         &mut self,
         number: u64,
@@ -286,8 +287,7 @@ impl ReceiverEnd {
         Ok(())
     }
 
-    /// The client of a body that is not at its end is told when it is; sessions that wait for credit
-    /// go on, to read what will be thrown away.
+    /// Before the end of a body, keeps the refusal for the end and lets sessions read on: the rest of the body is thrown away.
     fn refused(&mut self, number: u64, refusal: Refusal) {
         match self.transactions.get_mut(&number) {
             Some(transaction) if !transaction.is_handed_over() => {
@@ -313,7 +313,7 @@ impl ReceiverEnd {
         self.events.push_back(ReceiverEvent::Refused { number, refusal: Refusal::Broken });
     }
 
-    /// What a former stream lost goes before anything new, and is under the same credit.
+    /// Hands over again what a former stream lost, under the same credit as everything new.
     fn hand_over_again(&mut self) {
         while self.credit > 0 {
             let Some(number) = self.again.pop_front() else { return };
@@ -333,12 +333,12 @@ impl ReceiverEnd {
         }
     }
 
-    /// When [`Self::handle_timeout`] is to be called.
+    /// Returns when [`Self::handle_timeout`] must be called.
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.answer_by.filter(|_| self.handed_over().next().is_some())
     }
 
-    /// Gives up what has waited for an answer too long (RFC 1047).
+    /// Gives up the transactions that have waited for an answer too long (RFC 1047).
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.answer_by.is_none_or(|by| now < by) {
             return;
@@ -351,9 +351,8 @@ impl ReceiverEnd {
         self.answer_by = Some(now + ANSWER_WAIT);
     }
 
-    /// Tells how the memory of sessions is, if the queue process does not know that yet. While frames wait to be
-    /// written nothing is told, so that their number does not grow: the driver calls this every second. Returns whether
-    /// there is a frame to be written.
+    /// Tells the queue process about the memory of sessions, unless it knows that already or frames wait to be written.
+    /// The number of waiting frames therefore does not grow with each call. Returns true if there is a new frame.
     pub fn tell_memory(&mut self, memory: SessionMemory) -> bool {
         let told = self.welcomed && self.output.is_empty() && self.memory != memory;
         if told {
@@ -363,30 +362,30 @@ impl ReceiverEnd {
         told
     }
 
-    /// The next thing to do.
+    /// Returns the next event.
     pub fn poll(&mut self) -> Option<ReceiverEvent> {
         self.events.pop_front()
     }
 
-    /// Frames to be written, in order.
+    /// Returns the frames to write, in order.
     pub fn output(&mut self) -> &mut VecDeque<Bytes> {
         &mut self.output
     }
 
-    /// Bytes of bodies and envelopes that the queue process has not taken or not answered: what they
-    /// cost of the credit. While there is no queue process, those of the last one.
+    /// Returns the credit that is spent: bytes of bodies and envelopes that the queue process has not taken or answered.
+    /// Without a queue process, the number from the end of the last stream.
     pub fn held_bytes(&self) -> u64 {
         let given = i64::try_from(self.given).unwrap_or(i64::MAX);
         let held = given.saturating_sub(self.credit).max(0).unsigned_abs();
         if self.welcomed { held } else { self.held_before }
     }
 
-    /// A queue process answers.
+    /// Returns true if a queue process answers.
     pub fn is_welcomed(&self) -> bool {
         self.welcomed
     }
 
-    /// Transactions that are staged or wait for an answer.
+    /// Returns the number of transactions that are staged or wait for an answer.
     pub fn outstanding(&self) -> usize {
         self.transactions.len()
     }

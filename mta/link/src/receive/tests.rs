@@ -148,7 +148,7 @@ fn a_message_that_is_with_the_spool_is_answered_over_the_next_stream() {
 }
 
 #[test]
-fn while_there_is_no_queue_process_nothing_gathers_that_is_to_be_said_to_it() {
+fn while_there_is_no_queue_process_no_messages_for_it_gather() {
     let mut receiver = ReceiverEnd::new(1, 9);
     let mut queue = meet(&mut receiver);
     (1..100).for_each(|number| receiver.stage(number, b"half"));

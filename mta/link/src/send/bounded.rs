@@ -1,4 +1,4 @@
-//! The bounds of a result: what one peer says must fit into a frame with what all others say.
+//! The bounds of a result: the replies of all next hops must fit into one frame together.
 //!
 //! Must never drop an outcome of a recipient that an attempt can have.
 
@@ -9,9 +9,9 @@ use crate::bounds::{
 };
 use mail::Outcome;
 
-/// Cuts peers and replies to their bounds, and to equal shares of the bound of all if they exceed that
-/// in sum. More outcomes than an attempt can have recipients are dropped: those recipients are
-/// deferred.
+/// Cuts names of peers and replies to their bounds. If their sum is still too large, cuts each to an equal share.
+///
+/// Drops outcomes beyond the maximum number of recipients of an attempt. Queue defers those recipients.
 pub(super) fn cut_to_bound(result: &mut Result) {
     result.outcomes.truncate(ATTEMPT_RECIPIENTS_MAX);
     let mut sum = 0;
@@ -28,7 +28,7 @@ pub(super) fn cut_to_bound(result: &mut Result) {
     }
 }
 
-/// Gives back how many bytes are left.
+/// Returns the number of bytes that are left.
 fn cut_report(outcome: &mut Outcome, peer_bytes_max: usize, text_bytes_max: usize) -> usize {
     let (Outcome::Delivered { report, .. } | Outcome::Deferred(report) | Outcome::Failed(report)) =
         outcome;
@@ -37,7 +37,7 @@ fn cut_report(outcome: &mut Outcome, peer_bytes_max: usize, text_bytes_max: usiz
     report.peer.len() + report.reply.text.len()
 }
 
-/// Whether `cut_to_bound` would leave it as it is, but for the sum.
+/// Returns true if each part of the result is within its own bound. Does not compare the sum.
 pub(super) fn is_bounded(result: &Result) -> bool {
     let fits = |(_, outcome): &(u32, Outcome)| {
         let report = outcome.report();

@@ -1,6 +1,6 @@
 //! The queue process's end: attempts and bodies go out, results come in.
 //!
-//! Must never hear a result before the sending process has told what it has under way.
+//! Must never accept a result before the sending process has reported what it has under way.
 
 use super::bounded::is_bounded;
 use super::{
@@ -13,49 +13,50 @@ use mail::MessageId;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// What the queue process is told.
+/// Event for the queue process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum QueueEvent {
-    /// The sending process is there.
+    /// The sending process has greeted.
     Hello { incarnation: u64, capacity: u32 },
-    /// It has this under way from former incarnations or streams of ours; the latest comes first.
+    /// The sending process has this attempt under way from an earlier queue process or stream. The latest comes first.
     UnderWay(UnderWay),
-    /// It has told all that it has under way.
+    /// All attempts that are under way have been reported.
     AllTold,
-    /// It was told to end. It takes no more attempts, and those that it does not end are made again.
+    /// The sending process was told to end. It takes no more attempts. Queue makes the attempts again that it does not end.
     Drains,
-    /// What became of an attempt. To be answered with [`QueueEnd::recorded`] when durable.
+    /// Outcomes of an attempt. Answered with [`QueueEnd::recorded`] when they are durable.
     Result(Result),
-    /// To be answered with [`QueueEnd::chunk`].
+    /// Asks for bytes of a body. Answered with [`QueueEnd::chunk`] or [`QueueEnd::chunk_bad`].
     Fetch { attempt: u64, message: MessageId, offset: u64, bytes: u32 },
 }
 
-/// What a queue process waits for before it hears results.
+/// State of the greeting. Results are accepted when it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Greeting {
     ExpectHello,
-    /// With how many were told so far.
+    /// Holds the number of attempts reported so far.
     ExpectUnderWay(usize),
     Over,
 }
 
-/// The queue process's end; made anew for each stream.
+/// The queue process's end of one stream.
 #[derive(Debug)]
 pub struct QueueEnd {
     build: u64,
     greeting: Greeting,
-    /// Message of each unacknowledged attempt that shares an inline body.
+    /// Message of each attempt that shares an inline body and has no recorded outcome.
     open: HashMap<u64, MessageId>,
+    /// Number of such attempts of each message.
     held: HashMap<MessageId, u32>,
-    /// Attempts that wait for the answer to a fetch: one each.
+    /// Attempts that wait for the answer to a fetch. Each may have one fetch at a time.
     fetching: HashSet<u64>,
     output: VecDeque<Bytes>,
     events: VecDeque<QueueEvent>,
 }
 
 impl QueueEnd {
-    /// A stream to a sending process is there.
+    /// Creates the end of a new stream.
     pub fn new(build: u64) -> Self {
         QueueEnd {
             build,
@@ -68,7 +69,7 @@ impl QueueEnd {
         }
     }
 
-    /// Takes what has arrived.
+    /// Takes the frames that have arrived.
     pub fn handle(&mut self, input: &mut BytesMut) -> std::result::Result<(), LinkError> {
         while let Some((message, _)) = frame::decode::<ToQueue>(input)? {
             match self.greeting {
@@ -120,13 +121,13 @@ impl QueueEnd {
         Ok(())
     }
 
-    /// Whether the other end holds this message's inline body, so that it need not be read.
+    /// Returns true if the other end holds the inline body of this message. The body need not be read then.
     pub fn holds(&self, message: MessageId) -> bool {
         self.held.contains_key(&message)
     }
 
-    /// Hands out an attempt. `body` must be there when it is small and not [`held`](Self::holds), and
-    /// goes along only then. Refuses an attempt that does not fit into a frame.
+    /// Hands out an attempt. `body` must be given if it is small and the other end does not [hold](Self::holds) it; it is
+    /// ignored otherwise. Refuses an attempt that does not fit into a frame.
     pub fn attempt(
         &mut self,
         attempt: Attempt,
@@ -149,7 +150,7 @@ impl QueueEnd {
         Ok(())
     }
 
-    /// Answers a fetch with at most [`CHUNK_BYTES_MAX`].
+    /// Answers a fetch with at most [`CHUNK_BYTES_MAX`] bytes.
     pub fn chunk(&mut self, attempt: u64, offset: u64, bytes: &[u8]) {
         match frame::encode(&ToSender::Chunk { attempt, offset }, bytes) {
             Ok(frame) => {
@@ -166,7 +167,7 @@ impl QueueEnd {
         self.output.push_back(frame::encode_short(&ToSender::ChunkBad { attempt }));
     }
 
-    /// The results of these attempts are durable, or need not be.
+    /// Tells that the results of these attempts are durable, or need not be.
     pub fn recorded(&mut self, attempts: Vec<u64>) {
         for attempt in &attempts {
             let Some(message) = self.open.remove(attempt) else { continue };
@@ -180,12 +181,12 @@ impl QueueEnd {
         self.output.push_back(frame::encode_short(&ToSender::Recorded { attempts }));
     }
 
-    /// The next thing to do.
+    /// Returns the next event.
     pub fn poll(&mut self) -> Option<QueueEvent> {
         self.events.pop_front()
     }
 
-    /// Frames to be written, in order.
+    /// Returns the frames to write, in order.
     pub fn output(&mut self) -> &mut VecDeque<Bytes> {
         &mut self.output
     }

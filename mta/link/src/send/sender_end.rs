@@ -11,15 +11,15 @@ use mail::MessageId;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// What the sending process is told.
+/// Event for the sending process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum SenderEvent {
-    /// Try this. `body` is there when `body_bytes` is at most [`INLINE_BYTES_MAX`].
+    /// An attempt to make. `body` is `Some` if the message has at most [`INLINE_BYTES_MAX`] bytes.
     Attempt { attempt: Box<Attempt>, body: Option<Bytes> },
-    /// The answer to a fetch, in the order of the fetches of one attempt.
+    /// Answer to a fetch. Answers come in the order of the fetches of one attempt.
     Chunk { attempt: u64, offset: u64, bytes: Bytes },
-    /// The body is damaged: end the attempt before the final dot.
+    /// Answer to a fetch: the body is damaged. The attempt must end before the final dot.
     ChunkBad { attempt: u64 },
 }
 
@@ -31,9 +31,10 @@ pub struct SenderEnd {
     capacity: u32,
     welcomed: bool,
     drains: bool,
-    /// Attempts without a result, and results that are not recorded.
+    /// Attempts without a result, and attempts whose result is not recorded.
     pub(super) open: BTreeMap<u64, Open>,
     next_number: u64,
+    /// Small bodies, each with the number of open attempts that use it.
     pub(super) bodies: HashMap<MessageId, (Bytes, u32)>,
     output: VecDeque<Bytes>,
     events: VecDeque<SenderEvent>,
@@ -41,7 +42,7 @@ pub struct SenderEnd {
 
 #[derive(Debug)]
 pub(super) struct Open {
-    /// Counts up as attempts come.
+    /// Number in the order of arrival.
     number: u64,
     seal: u64,
     message: MessageId,
@@ -51,8 +52,8 @@ pub(super) struct Open {
 }
 
 impl SenderEnd {
-    /// `incarnation` is drawn at random at the start of the process; `capacity` is how many attempts
-    /// it takes at once.
+    /// Creates an end without a stream. `incarnation` is drawn at random when the process starts, and `capacity` is the
+    /// maximum number of attempts that it takes at once.
     pub fn new(build: u64, incarnation: u64, capacity: u32) -> Self {
         SenderEnd {
             build,
@@ -68,8 +69,8 @@ impl SenderEnd {
         }
     }
 
-    /// A stream to a queue process is there: says what is under way and repeats each result
-    /// that was not recorded. Fetches under way are to be made again by the caller.
+    /// Begins a new stream to a queue process: reports what is under way, and repeats each result that is not recorded. The
+    /// caller must repeat its fetches.
     pub fn connected(&mut self) {
         self.output.clear();
         self.welcomed = false;
@@ -92,7 +93,7 @@ impl SenderEnd {
             message: open.message,
             recipients: open.recipients.clone(),
         });
-        // Each is shorter than the attempt that it is about, which came in one frame.
+        // Each report is shorter than its attempt, which came in one frame.
         let under_way = under_way.map(|one| frame::encode_short(&ToQueue::UnderWay(one)));
         self.output.extend(under_way);
         self.output.push_back(frame::encode_short(&ToQueue::AllTold));
@@ -102,15 +103,15 @@ impl SenderEnd {
         self.output.extend(results);
     }
 
-    /// This process was told to end: it takes no more attempts, and those that it has not begun, or
-    /// cannot end in time, are no fault of theirs. The queue process is told so over each stream.
+    /// Tells the queue process, over each stream, that this process takes no more attempts. Queue makes the attempts again
+    /// that have not begun or do not end in time, without counting them as failed.
     pub fn drain(&mut self) {
         if !std::mem::replace(&mut self.drains, true) {
             self.output.push_back(frame::encode_short(&ToQueue::Drains));
         }
     }
 
-    /// Takes what has arrived.
+    /// Takes the frames that have arrived.
     pub fn handle(&mut self, input: &mut BytesMut) -> std::result::Result<(), LinkError> {
         while let Some((message, tail)) = frame::decode::<ToSender>(input)? {
             self.accept(message, tail)?;
@@ -170,14 +171,14 @@ impl SenderEnd {
         Ok(())
     }
 
-    /// The small body of a message for one more attempt: it came along, or came before.
+    /// Returns the small body for one more attempt. The body came with this attempt or with an earlier one.
     fn body(
         &mut self,
         message: MessageId,
         inline: Option<Bytes>,
     ) -> std::result::Result<Bytes, LinkError> {
-        // A copy of its own: the frame shares its allocation with many others, which one slow
-        // attempt would keep alive.
+        // The frame shares its allocation with many others. Without a copy, one slow attempt would keep all of them in
+        // memory.
         let own = inline.map(|body| Bytes::copy_from_slice(&body));
         let (body, users) = match (self.bodies.entry(message), own) {
             (Entry::Occupied(held), None) => held.into_mut(),
@@ -205,8 +206,8 @@ impl SenderEnd {
         }
     }
 
-    /// Says what became of an attempt; kept until the queue process has recorded it. Replies that
-    /// are too long in sum are cut. Returns the result as it was said.
+    /// Sends the result of an attempt, and keeps it until the queue process has recorded it. Cuts replies that are too long
+    /// in sum, and returns the result as it was sent.
     pub fn result(&mut self, mut result: Result) -> Result {
         let Some(open) = self.open.get_mut(&result.attempt) else { return result };
         cut_to_bound(&mut result);
@@ -221,44 +222,44 @@ impl SenderEnd {
         }
     }
 
-    /// Asks for bytes of a body that is not inline.
+    /// Asks for bytes of a body that did not come with its attempt.
     pub fn fetch(&mut self, attempt: u64, message: MessageId, offset: u64, bytes: u32) {
         let bytes = bytes.min(CHUNK_BYTES_MAX);
         let fetch = ToQueue::Fetch { attempt, message, offset, bytes };
         self.output.push_back(frame::encode_short(&fetch));
     }
 
-    /// The next thing to do.
+    /// Returns the next event.
     pub fn poll(&mut self) -> Option<SenderEvent> {
         self.events.pop_front()
     }
 
-    /// Frames to be written, in order.
+    /// Returns the frames to write, in order.
     pub fn output(&mut self) -> &mut VecDeque<Bytes> {
         &mut self.output
     }
 
-    /// True if there are frames to be written.
+    /// Returns true if there are frames to write.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// Whether this attempt is without a result, or its result not known to be recorded.
+    /// Returns true if this attempt has no result, or its result is not known to be recorded.
     pub fn is_open(&self, attempt: u64) -> bool {
         self.open.contains_key(&attempt)
     }
 
-    /// Whether this attempt has no result yet.
+    /// Returns true if this attempt is known and has no result yet.
     pub fn is_under_way(&self, attempt: u64) -> bool {
         self.open.get(&attempt).is_some_and(|open| open.result.is_none())
     }
 
-    /// Whether there are results of which it is not known that they are recorded.
+    /// Returns true if there are results that are not known to be recorded.
     pub fn has_results(&self) -> bool {
         self.open.values().any(|open| open.result.is_some())
     }
 
-    /// Attempts that have no result yet.
+    /// Returns the number of attempts that have no result yet.
     pub fn under_way(&self) -> usize {
         self.open.values().filter(|open| open.result.is_none()).count()
     }

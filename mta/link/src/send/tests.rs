@@ -56,7 +56,7 @@ fn a_small_body_crosses_once_for_two_attempts_and_again_after_both_are_recorded(
     let (mut sender, mut queue) = pair();
     queue.attempt(attempt(1, 5, 3), Some(b"abc")).unwrap();
     assert!(queue.holds(MessageId(5)));
-    // What is held does not go along, although it is there.
+    // A body that the other end holds is not sent again.
     queue.attempt(attempt(2, 5, 3), Some(b"xyz")).unwrap();
     sender.handle(&mut carry(queue.output())).unwrap();
     for _ in 0..2 {
@@ -100,7 +100,7 @@ fn a_result_is_said_again_to_a_new_queue_process_until_it_is_recorded() {
     queue.attempt(attempt(2, 6, 3), Some(b"abc")).unwrap();
     sender.handle(&mut carry(queue.output())).unwrap();
     sender.result(result(1, 5));
-    sender.output().clear(); // the queue process died before it read it
+    sender.output().clear(); // the queue process ended before it read the frames
     let mut queue = QueueEnd::new(1);
     sender.connected();
     queue.handle(&mut carry(sender.output())).unwrap();

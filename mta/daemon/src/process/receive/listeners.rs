@@ -86,7 +86,7 @@ fn admit(shared: &Rc<Shared>, listener: &Listener, socket: Socket, address: Opti
     match admitted {
         Ok(client) => {
             let connection = Connection::greet(shared.clone(), socket, client, address);
-            // The task catches its panics. The client is released all the same.
+            // The task catches panics, and the session is released after one, too.
             tokio::task::spawn_local(SessionFuture(Box::pin(connection.run())));
         }
         Err(reply) => {

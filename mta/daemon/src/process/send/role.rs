@@ -106,8 +106,8 @@ async fn obey(
     }
 }
 
-/// What this process has taken over at its start; queue decides all else with each attempt. Our
-/// names and addresses, whom we ask for names, how much at once, and sockets of next hops.
+/// The settings that this process uses after its start: our name and addresses, the DNS, the host's environment, the maximum
+/// number of attempts, and Unix sockets of next hops. Everything else comes from queue with each attempt.
 type OfConcern = (Domain, Vec<IpAddr>, DnsSettings, HostEnvironment, u32, Vec<NextHop>);
 
 fn of_concern(config: &ProcessConfig) -> OfConcern {

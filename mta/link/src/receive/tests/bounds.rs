@@ -47,7 +47,7 @@ fn an_envelope_that_no_session_would_have_made_is_not_taken() {
 }
 
 #[test]
-fn what_costs_no_credit_is_bounded_all_the_same() {
+fn what_costs_no_credit_is_bounded_too() {
     let empty = (ToQueue::Stage { number: 1 }, &b""[..]);
     assert_eq!(said(&[empty]), Err(LinkError::NotAccepted));
     let question = ToQueue::Question { numbers: vec![1; TRANSACTIONS_MAX + 1] };

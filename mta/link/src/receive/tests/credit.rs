@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Everything was on its way when the refusal was said, or only the first piece was.
+/// When the refusal is sent, either everything was on its way, or only the first piece.
 #[test]
 fn s118_nothing_of_a_body_that_was_refused_in_its_middle_is_accepted_and_the_client_hears_it() {
     for on_its_way in [true, false] {
@@ -72,14 +72,14 @@ fn r211_sessions_wait_while_the_driver_has_no_memory_for_more_on_its_way() {
     assert!(receiver.may_stage(3));
 }
 
-/// What a session of the test does when it may go on.
+/// A session of the test, with the number of pieces that it stages.
 struct Busy {
     number: u64,
     pieces: usize,
 }
 
-/// Sessions of one process that end bodies together while the disk stands still: all hand over
-/// what they can. Gives back how many could, and fails if queue ends the conversation.
+/// Sessions of each process end their bodies at the same time while the disk stands still, and hand over what they can.
+/// Returns the number of hand-overs. Panics if queue's end refuses anything.
 fn crowd(receivers: u64, sessions: u64, credit_bytes: u64) -> usize {
     let mut ends: Vec<_> = (0..receivers)
         .map(|incarnation| {
@@ -95,7 +95,7 @@ fn crowd(receivers: u64, sessions: u64, credit_bytes: u64) -> usize {
     let piece = vec![0; 64 << 10];
     let mut handed_over = 0;
     for (receiver, queue, busy) in &mut ends {
-        // All have read `354` while there was credit for each of them.
+        // Each session has said `354` while there was credit.
         assert!(busy.iter().all(|session| receiver.may_stage(session.number)));
         for session in busy {
             for _ in 0..session.pieces {
@@ -109,7 +109,7 @@ fn crowd(receivers: u64, sessions: u64, credit_bytes: u64) -> usize {
             }
         }
         queue.handle(&mut carry(receiver.output())).expect("back-pressure, no closed stream");
-        // A new stream, and all of it once more.
+        // Over a new stream, everything is handed over again.
         receiver.disconnected(NOW);
         let mut queue = QueueEnd::new(1, credit_bytes / receivers);
         receiver.connected(NOW);
@@ -118,7 +118,9 @@ fn crowd(receivers: u64, sessions: u64, credit_bytes: u64) -> usize {
             queue.unknown(transaction);
         }
         receiver.handle(&mut carry(queue.output())).unwrap();
-        queue.handle(&mut carry(receiver.output())).expect("nor for what is handed over again");
+        queue
+            .handle(&mut carry(receiver.output()))
+            .expect("no closed stream after a second hand-over");
     }
     handed_over
 }
