@@ -9,7 +9,7 @@ mod support;
 use bytes::BytesMut;
 use daemon::process::send::{self, Journal, Order, Setup};
 use daemon::resolve::{Resolver, Sources};
-use link::send::{Attempt, QueueEnd, QueueEvent, Result, Route};
+use link::send::{Attempt, AttemptRoute, QueueEnd, QueueEvent, Result};
 use mail::{Address, Domain, Host, NextHop, Outcome, ReversePath, Stage};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -173,7 +173,7 @@ fn connect(orders: &mpsc::Sender<Order>) -> (UnixStream, QueueEnd) {
 
 fn attempt(number: u64, port: u16, recipients: &[&str], body_bytes: usize) -> Attempt {
     let mut attempt = Attempt::sample(number, recipients);
-    attempt.route = Route {
+    attempt.route = AttemptRoute {
         hop: NextHop::Smtp(Host::Address("127.0.0.1".parse().unwrap()), port),
         connections_max: 10,
         messages_per_connection_max: 100,

@@ -19,8 +19,8 @@ use bytes::{Bytes, BytesMut};
 use mail::{Envelope, MessageId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use view::{
-    DestinationSummary, Explanation, Filter, Gate, HeldBy, Order, Page, Row, RowRecipient, State,
-    Summary, Waiting,
+    DestinationSummary, Explanation, Filter, Gate, HeldBy, ListPage, Order, Row, RowRecipient,
+    State, Summary, WaitingRecipient,
 };
 
 /// Version of these types; incremented with each change, and with each change of the types in `view`.
@@ -102,7 +102,7 @@ pub enum Answer {
     /// Answers `Summary`.
     Summary(Summary),
     /// Answers `List`.
-    Page(Page),
+    Page(ListPage),
     /// Answers `Show`.
     Shown(Box<Shown>),
     /// Answers `Explain`.
@@ -168,12 +168,12 @@ pub struct Status {
     /// The processes, one line each.
     pub processes: Vec<Process>,
     /// Streams between queue and the other processes, one line each.
-    pub streams: Vec<Stream>,
+    pub streams: Vec<StreamStatus>,
 }
 
 /// Stream between queue and another process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stream {
+pub struct StreamStatus {
     /// `receive`, `send` or `local`.
     pub role: String,
     /// Number of the process among those of its role.
@@ -308,7 +308,7 @@ mod tests {
             priority: 0,
             held: None,
             expires: Some(Timestamp::from_micros(-1)),
-            recipients: vec![Waiting {
+            recipients: vec![WaitingRecipient {
                 recipient: 0,
                 address,
                 hop: NextHop::Local,

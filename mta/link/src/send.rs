@@ -40,7 +40,7 @@ pub struct Attempt {
     /// Queue id of the message.
     pub message: MessageId,
     /// Next hop, and how much this process may do there at once.
-    pub route: Route,
+    pub route: AttemptRoute,
     /// MAIL FROM.
     pub from: MailFrom,
     /// When the message arrived, and when this attempt became due.
@@ -53,7 +53,7 @@ pub struct Attempt {
 
 /// Next hop of an attempt, with the limits for one sending process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Route {
+pub struct AttemptRoute {
     /// The next hop.
     pub hop: NextHop,
     /// Upper bound on the connections of this process to this next hop.
@@ -93,7 +93,7 @@ impl Attempt {
             id,
             seal: 0,
             message: MessageId(id),
-            route: Route {
+            route: AttemptRoute {
                 hop: NextHop::Local,
                 connections_max: 1,
                 messages_per_connection_max: 1,

@@ -39,7 +39,7 @@ pub const ALARM_EVERY: Duration = Duration::from_secs(60);
 const NOT_GIVEN: Loss = Loss::Link(LinkError::NotGiven);
 
 /// The process at the other end of a stream of queue.
-pub type Peer = (Role, u16);
+pub type PeerId = (Role, u16);
 
 /// Why a stream has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,9 +64,9 @@ impl std::fmt::Display for Loss {
 #[allow(missing_docs, reason = "the fields are named in the line of their variant")]
 pub enum Due {
     /// Gives queue and this peer a new stream. `renewals` counts the new streams, including this one.
-    Renew { peer: Peer, renewals: u32, loss: Loss },
+    Renew { peer: PeerId, renewals: u32, loss: Loss },
     /// Restarts this peer's process: new streams do not help, or it broke the rules.
-    Restart { peer: Peer, loss: Loss },
+    Restart { peer: PeerId, loss: Loss },
 }
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Stream {
+struct KeptStream {
     number: u64,
     state: State,
     up_since: Instant,
@@ -90,15 +90,15 @@ struct Stream {
 /// All streams.
 #[derive(Debug, Default)]
 pub struct Streams {
-    streams: BTreeMap<Peer, Stream>,
+    streams: BTreeMap<PeerId, KeptStream>,
     last_number: u64,
 }
 
 impl Streams {
     /// Notes that queue and this peer get a new stream, and returns its number.
-    pub fn made(&mut self, peer: Peer, now: Instant) -> u64 {
+    pub fn made(&mut self, peer: PeerId, now: Instant) -> u64 {
         self.last_number += 1;
-        let stream = self.streams.entry(peer).or_insert(Stream {
+        let stream = self.streams.entry(peer).or_insert(KeptStream {
             number: 0,
             state: State::Gone,
             up_since: now,
@@ -113,7 +113,7 @@ impl Streams {
     }
 
     /// Notes that one of the two processes has ended. Its start makes the next stream.
-    pub fn gone(&mut self, peer: Peer) {
+    pub fn gone(&mut self, peer: PeerId) {
         if let Some(stream) = self.streams.get_mut(&peer) {
             stream.state = State::Gone;
         }
@@ -123,7 +123,7 @@ impl Streams {
     ///
     /// Both ends may report a loss. The first reason that names a fault is kept, except that `NotGiven` from queue replaces
     /// whatever the other process said before.
-    pub fn lost(&mut self, peer: Peer, number: u64, loss: Loss, now: Instant) {
+    pub fn lost(&mut self, peer: PeerId, number: u64, loss: Loss, now: Instant) {
         let Some(stream) = self.streams.get_mut(&peer) else { return };
         if stream.number != number {
             return;
@@ -145,7 +145,7 @@ impl Streams {
 
     /// Returns the next action.
     pub fn poll(&mut self, now: Instant) -> Option<Due> {
-        let due = |stream: &Stream| matches!(stream.state, State::Lost(until) if until <= now);
+        let due = |stream: &KeptStream| matches!(stream.state, State::Lost(until) if until <= now);
         let (peer, stream) = self.streams.iter_mut().find(|(_, stream)| due(stream))?;
         let (peer, loss) = (*peer, stream.loss);
         stream.state = State::Gone;
@@ -159,7 +159,7 @@ impl Streams {
 
     /// Notes that the stream requested by [`Self::poll`] could not be made or delivered. The request is repeated after the
     /// longest wait.
-    pub fn not_made(&mut self, peer: Peer, now: Instant) {
+    pub fn not_made(&mut self, peer: PeerId, now: Instant) {
         if let Some(stream) = self.streams.get_mut(&peer) {
             stream.renewals = stream.renewals.saturating_sub(1);
             stream.state = State::Lost(now + RENEW_WAIT_MAX);
@@ -168,7 +168,7 @@ impl Streams {
 
     /// Returns when [`Self::poll`] has something to do.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let until = |stream: &Stream| match stream.state {
+        let until = |stream: &KeptStream| match stream.state {
             State::Lost(until) => Some(until),
             State::Up | State::Gone => None,
         };
@@ -176,7 +176,7 @@ impl Streams {
     }
 
     /// Returns each stream that was replaced, with the number of times and the last reason.
-    pub fn renewals(&self) -> impl Iterator<Item = (Peer, u32, Loss)> + '_ {
+    pub fn renewals(&self) -> impl Iterator<Item = (PeerId, u32, Loss)> + '_ {
         let renewed = self.streams.iter().filter(|(_, stream)| stream.renewals > 0);
         renewed.map(|(peer, stream)| (*peer, stream.renewals, stream.loss))
     }
@@ -235,8 +235,8 @@ impl Presence {
 mod tests {
     use super::*;
 
-    const PEER: Peer = (Role::Receive, 0);
-    const OTHER: Peer = (Role::Send, 1);
+    const PEER: PeerId = (Role::Receive, 0);
+    const OTHER: PeerId = (Role::Send, 1);
     const LONG: Loss = Loss::Link(LinkError::FrameTooLong);
 
     fn at(millis: u64) -> Instant {

@@ -15,7 +15,7 @@ pub mod route;
 pub mod verdict;
 
 pub use account::{Account, Home, Needs, Standing};
-pub use limits::{Caller, Connection, ConnectionLimits, Connections, client_network};
+pub use limits::{Caller, ConnectionLimiter, ConnectionLimits, ConnectionPermit, client_network};
 pub use mailbox::{
     Accounts, Mailboxes, NAME_BYTES_MAX, Names, NoMailbox, UnsafeMailbox, mailbox_name,
 };

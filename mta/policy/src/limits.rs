@@ -37,7 +37,7 @@ impl From<IpAddr> for Caller {
 
 /// The connections that are open now.
 #[derive(Clone, Debug, Default)]
-pub struct Connections {
+pub struct ConnectionLimiter {
     all: Count,
     /// The connections of each listener that has an open one, by the address of the listener.
     listeners: HashMap<Arc<str>, Count>,
@@ -54,7 +54,7 @@ struct Count {
 
 /// An accepted connection, as `closed` needs it.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct ConnectionPermit {
     listener: Arc<str>,
     caller: Caller,
     trusted: bool,
@@ -84,7 +84,7 @@ impl Count {
     }
 }
 
-impl Connections {
+impl ConnectionLimiter {
     /// Counts a new connection if the limits allow it.
     ///
     /// `listener` is the address of its listener. The limit for each client does not apply to `trusted` callers.
@@ -98,7 +98,7 @@ impl Connections {
         listener: &Arc<str>,
         caller: Caller,
         trusted: bool,
-    ) -> Result<Connection, Reply> {
+    ) -> Result<ConnectionPermit, Reply> {
         let here = self.listeners.get(listener).copied().unwrap_or_default();
         if !self.all.has_room(limits.connections_max, trusted)
             || !here.has_room(limits.listener_connections, trusted)
@@ -112,12 +112,12 @@ impl Connections {
         self.callers.insert(caller.clone(), open + 1);
         self.all.opened(trusted);
         self.listeners.entry(listener.clone()).or_default().opened(trusted);
-        Ok(Connection { listener: listener.clone(), caller, trusted })
+        Ok(ConnectionPermit { listener: listener.clone(), caller, trusted })
     }
 
     /// Removes a connection from the counts.
-    pub fn closed(&mut self, connection: &Connection) {
-        let Connection { listener, caller, trusted } = connection;
+    pub fn closed(&mut self, connection: &ConnectionPermit) {
+        let ConnectionPermit { listener, caller, trusted } = connection;
         self.all.closed(*trusted);
         // The last connection removes the entry, so the tables never have more entries than there are connections.
         if let Some(here) = self.listeners.get_mut(listener) {
@@ -173,23 +173,27 @@ mod tests {
     }
 
     /// Opens a connection at the only listener.
-    fn open(all: &mut Connections, caller: Caller, trusted: bool) -> Option<Connection> {
+    fn open(
+        all: &mut ConnectionLimiter,
+        caller: Caller,
+        trusted: bool,
+    ) -> Option<ConnectionPermit> {
         all.opened(LIMITS, &"[::]:25".into(), caller, trusted).ok()
     }
 
-    fn is_open(all: &mut Connections, client: &str, trusted: bool) -> bool {
+    fn is_open(all: &mut ConnectionLimiter, client: &str, trusted: bool) -> bool {
         open(all, ip(client), trusted).is_some()
     }
 
     #[test]
     fn a_client_is_an_ipv4_address_or_an_ipv6_network() {
-        let mut all = Connections::default();
+        let mut all = ConnectionLimiter::default();
         assert!(is_open(&mut all, "2001:db8::1", false));
         assert!(is_open(&mut all, "2001:db8::ffff:2", false));
         assert!(!is_open(&mut all, "2001:db8::3", false));
         assert!(is_open(&mut all, "2001:db8:0:1::3", false));
         assert_eq!((all.open(), all.callers()), (3, 2));
-        let mut all = Connections::default();
+        let mut all = ConnectionLimiter::default();
         assert!(is_open(&mut all, "192.0.2.1", false));
         assert!(is_open(&mut all, "::ffff:192.0.2.1", false));
         assert!(!is_open(&mut all, "192.0.2.1", false));
@@ -198,7 +202,7 @@ mod tests {
 
     #[test]
     fn trusted_clients_have_only_the_total_limit() {
-        let mut all = Connections::default();
+        let mut all = ConnectionLimiter::default();
         for _ in 0..3 {
             assert!(is_open(&mut all, "192.0.2.1", true));
         }
@@ -209,7 +213,7 @@ mod tests {
 
     #[test]
     fn r221_all_clients_of_a_unix_socket_that_is_not_trusted_are_one() {
-        let mut all = Connections::default();
+        let mut all = ConnectionLimiter::default();
         let mut accepted = Vec::new();
         for (path, trusted, is_accepted) in [
             ("/strangers", false, true),
@@ -240,7 +244,7 @@ mod tests {
                     listener_connections,
                     connections_per_client: 1,
                 };
-                let mut all = Connections::default();
+                let mut all = ConnectionLimiter::default();
                 let network = |number: u32| Caller::from(IpAddr::from(number.to_be_bytes()));
                 let mut enter = |number, trusted| {
                     all.opened(limits, &"[::]:25".into(), network(number), trusted).ok()
@@ -264,7 +268,7 @@ mod tests {
             listener_connections,
             connections_per_client: 100,
         };
-        let mut all = Connections::default();
+        let mut all = ConnectionLimiter::default();
         let mut enter = |at: &str, max, trusted| {
             all.opened(limits(max), &at.into(), ip("192.0.2.1"), trusted).is_ok()
         };
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_closes_makes_room_and_leaves_nothing_behind() {
-        let mut all = Connections::default();
+        let mut all = ConnectionLimiter::default();
         for _ in 0..10_000 {
             let two = [(); 2].map(|()| open(&mut all, ip("192.0.2.1"), false).unwrap());
             assert!(!is_open(&mut all, "192.0.2.1", false));

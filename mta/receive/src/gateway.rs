@@ -3,14 +3,14 @@
 //! Must never end a session that is open, except by its own timeouts.
 
 use crate::clients::Clients;
-use crate::memory::{Memory, Share};
+use crate::memory::{MemoryUse, Share};
 use crate::queue_client::QueueClient;
 use crate::{InboundSession, Listener, Output, Settings};
 use bytes::{Bytes, BytesMut};
 use link::LinkError;
 use link::receive::{MemoryShortage, SessionMemory};
 use mail::{Enhanced, Instant, Now, Reply};
-use policy::{Connections, Policy, Short};
+use policy::{ConnectionLimiter, Policy, Short};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -38,9 +38,9 @@ pub enum Input<'a> {
 pub struct Gateway {
     pub(crate) queue: QueueClient,
     pub(crate) policy: Policy,
-    pub(crate) memory: Memory,
+    pub(crate) memory: MemoryUse,
     pub(crate) clients: Clients,
-    pub(crate) connections: Connections,
+    pub(crate) connections: ConnectionLimiter,
     settings: Settings,
     is_stopping: bool,
     look_at: Instant,
@@ -62,9 +62,9 @@ impl Gateway {
         let mut gateway = Gateway {
             queue: QueueClient::new(build, incarnation, now),
             policy,
-            memory: Memory::default(),
+            memory: MemoryUse::default(),
             clients: Clients::default(),
-            connections: Connections::default(),
+            connections: ConnectionLimiter::default(),
             settings,
             is_stopping: false,
             look_at: now,

@@ -36,7 +36,7 @@ pub(crate) fn session_bytes(buffers: usize, more: usize) -> usize {
 
 /// The sums and their bounds.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryUse {
     /// All sessions.
     all: u64,
     /// The sessions of strangers.
@@ -65,7 +65,7 @@ struct Network {
     bytes: u64,
 }
 
-/// What one session counts with. [`Memory::leave`] gives it back.
+/// What one session counts with. [`MemoryUse::leave`] gives it back.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     bytes: u64,
@@ -73,7 +73,7 @@ pub(crate) struct Share {
     network: Option<u32>,
 }
 
-impl Memory {
+impl MemoryUse {
     /// Sets the bounds for `bytes_max` in all, also while sessions are open.
     pub fn bound(&mut self, bytes_max: u64) {
         self.bounds = MemoryBounds::new(bytes_max, MESSAGE_BYTES_MIN as u64);
@@ -205,17 +205,17 @@ mod tests {
 
     const MIN: u64 = SESSION_BYTES_MIN as u64;
 
-    fn memory(bytes_max: u64) -> Memory {
-        let mut memory = Memory::default();
+    fn memory(bytes_max: u64) -> MemoryUse {
+        let mut memory = MemoryUse::default();
         memory.bound(bytes_max);
         memory
     }
 
-    fn trusted(memory: &mut Memory) -> Share {
+    fn trusted(memory: &mut MemoryUse) -> Share {
         memory.enter(None, true, 0).unwrap()
     }
 
-    fn stranger(memory: &mut Memory, client: &str) -> Option<Share> {
+    fn stranger(memory: &mut MemoryUse, client: &str) -> Option<Share> {
         memory.enter(Some(client.parse().unwrap()), false, 0)
     }
 

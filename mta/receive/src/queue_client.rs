@@ -23,7 +23,7 @@ pub(crate) enum Answer {
 
 /// A message that was handed over and whose client waits.
 #[derive(Debug)]
-struct Pending {
+struct UnansweredMessage {
     client: ClientId,
     since: Instant,
     /// The answer, until the client fetches it.
@@ -34,7 +34,7 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) struct QueueClient {
     end: ReceiverEnd,
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, UnansweredMessage>,
     /// The same messages, oldest first, as long as they have no answer.
     unanswered: BTreeSet<(Instant, u64)>,
     commit_timeout: Duration,
@@ -142,7 +142,7 @@ impl QueueClient {
         now: Instant,
     ) {
         let (envelope, recipients, tail) = message;
-        self.pending.insert(number, Pending { client, since: now, answer: None });
+        self.pending.insert(number, UnansweredMessage { client, since: now, answer: None });
         self.unanswered.insert((now, number));
         self.end.accept_encoded(number, envelope, recipients, tail);
     }

@@ -8,7 +8,7 @@ use crate::poll::SUSPECT_LOSSES;
 use crate::scheduler::Scheduler;
 use crate::store::message::{GroupState, RecipientGroup};
 use mail::{MessageId, Now, Timestamp};
-use view::{Explanation, Gate, Waiting};
+use view::{Explanation, Gate, WaitingRecipient};
 
 impl Scheduler {
     /// Explains one message; `None` if it is not in the queue.
@@ -42,11 +42,11 @@ impl Scheduler {
         })
     }
 
-    fn waiting(&self, message: u32, index: u32, now: Now) -> Option<Waiting> {
+    fn waiting(&self, message: u32, index: u32, now: Now) -> Option<WaitingRecipient> {
         let recipient = self.store.recipient(message, index).filter(|one| one.group != NONE)?;
         let group = &self.store.groups[recipient.group];
         let gate = self.gate(group, now);
-        Some(Waiting {
+        Some(WaitingRecipient {
             recipient: index,
             address: self.store.address(message, index)?,
             hop: self.destinations[group.destination].hop.clone(),

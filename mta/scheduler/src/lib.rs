@@ -44,6 +44,6 @@ pub use scheduler::{Scheduler, SchedulerError};
 pub use settings::{DestinationLimits, Retry, Settings};
 pub use snapshot::RECIPIENTS_MAX;
 pub use view::{
-    DestinationSummary, Explanation, Filter, Gate, HeldBy, NotAnOrder, ORDERS, Order, Page,
-    RECIPIENTS_SHOWN_MAX, Row, RowRecipient, State, Summary, Waiting,
+    DestinationSummary, Explanation, Filter, Gate, HeldBy, ListPage, NotAnOrder, ORDERS, Order,
+    RECIPIENTS_SHOWN_MAX, Row, RowRecipient, State, Summary, WaitingRecipient,
 };

@@ -11,7 +11,7 @@ use crate::store::message::{GroupState, RecipientGroup};
 use mail::{MessageId, Now};
 use std::time::Duration;
 use view::{
-    DESTINATIONS_SHOWN_MAX, DestinationSummary, Filter, Page, RECIPIENTS_SHOWN_MAX, Row,
+    DESTINATIONS_SHOWN_MAX, DestinationSummary, Filter, ListPage, RECIPIENTS_SHOWN_MAX, Row,
     RowRecipient, Summary,
 };
 
@@ -23,7 +23,13 @@ pub const PAGE_BYTES_MAX: usize = 4 << 20;
 impl Scheduler {
     /// Returns the messages above `after` that pass the filter, in the order of their ids. Named messages are looked up,
     /// and those of one destination are found on its roll.
-    pub fn list(&self, filter: &Filter, after: Option<MessageId>, max: usize, now: Now) -> Page {
+    pub fn list(
+        &self,
+        filter: &Filter,
+        after: Option<MessageId>,
+        max: usize,
+        now: Now,
+    ) -> ListPage {
         if !filter.ids.is_empty() {
             return self.page_of_named(filter, after, max, now);
         }
@@ -39,7 +45,7 @@ impl Scheduler {
         after: Option<MessageId>,
         max: usize,
         now: Now,
-    ) -> Page {
+    ) -> ListPage {
         let mut named = filter.ids.clone();
         named.sort_unstable();
         named.dedup();
@@ -55,12 +61,12 @@ impl Scheduler {
         after: Option<MessageId>,
         max: usize,
         now: Now,
-    ) -> Page {
+    ) -> ListPage {
         let (mut rows, mut bytes, mut last) = (Vec::new(), 0, after);
         for (looked_at, (id, message)) in all.enumerate() {
             let full = rows.len() >= max || bytes >= PAGE_BYTES_MAX;
             if full || looked_at >= ROWS_LOOKED_AT_MAX {
-                return Page { rows, next: last };
+                return ListPage { rows, next: last };
             }
             last = Some(id);
             if self.passes(filter, message, now) {
@@ -69,7 +75,7 @@ impl Scheduler {
                 rows.push(row);
             }
         }
-        Page { rows, next: None }
+        ListPage { rows, next: None }
     }
 
     /// Returns the queue in a few numbers. Looks at every destination, but at no message.

@@ -71,7 +71,7 @@ struct Member {
 
 /// The stream to the queue process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stream {
+enum QueueStream {
     Connected,
     Lost,
 }
@@ -81,7 +81,7 @@ enum Stream {
 pub struct ConnectionPool {
     settings: Settings,
     end: SenderEnd,
-    stream: Stream,
+    stream: QueueStream,
     /// Addresses of next hops that did not answer, as all connections remember them.
     dead: DeadAddresses,
     hops: Hops,
@@ -108,7 +108,7 @@ impl ConnectionPool {
         ConnectionPool {
             end: SenderEnd::new(build, incarnation, attempts_max),
             settings,
-            stream: Stream::Lost,
+            stream: QueueStream::Lost,
             dead: DeadAddresses::default(),
             hops: Hops::default(),
             members: BTreeMap::new(),
@@ -127,11 +127,11 @@ impl ConnectionPool {
     pub fn handle(&mut self, input: Input, now: Now) {
         match input {
             Input::Connected => {
-                self.stream = Stream::Connected;
+                self.stream = QueueStream::Connected;
                 self.end.connected();
                 self.fetch_again();
             }
-            Input::Disconnected => self.stream = Stream::Lost,
+            Input::Disconnected => self.stream = QueueStream::Lost,
             Input::Drain => self.drain(now),
             Input::Timeout => self.make_room(now),
         }
@@ -181,8 +181,8 @@ impl ConnectionPool {
     pub fn is_drained(&self, now: Instant) -> bool {
         let Some(ends) = self.drain_ends else { return false };
         let is_told = match self.stream {
-            Stream::Connected => !self.end.has_output(),
-            Stream::Lost => !self.end.has_results(),
+            QueueStream::Connected => !self.end.has_output(),
+            QueueStream::Lost => !self.end.has_results(),
         };
         now >= ends || (self.members.is_empty() && is_told)
     }

@@ -3,7 +3,7 @@
 
 use super::{
     BareNewline, Deliver, DestinationSettings, DnsChoice, HostEnvironment, Listen, ListenAddress,
-    ListenProtocol, LocalSettings, Origin, Piece, Problem, Settings, Users,
+    ListenProtocol, LocalSettings, Piece, Problem, SettingOrigin, Settings, Users,
 };
 use mail::{Address, NextHop};
 use policy::{Accounts, ConnectionLimits, Mailboxes, Names, Needs, Policy, Routes, Standing};
@@ -283,9 +283,9 @@ impl Settings {
     }
 }
 
-impl Origin {
+impl SettingOrigin {
     fn problem(&self, key: &str, what: String, help: &str) -> Problem {
-        let Origin { file, place } = self.clone();
+        let SettingOrigin { file, place } = self.clone();
         Problem { file, place, key: key.into(), what, help: Some(help.into()) }
     }
 }
@@ -296,11 +296,11 @@ impl LocalSettings {
         let needs = Needs { home: self.is_at_home(), only_user: environment.only_user };
         // The rule is about our own workers. An LMTP server has its own users and its own place for mail.
         let by_another = matches!(self.deliver, Deliver::Lmtp(_));
-        let standing = |account: &super::Account| {
+        let standing = |account: &super::UserAccount| {
             if by_another {
                 return Standing::Gets;
             }
-            let super::Account { uid, gid, home_is: home, .. } = *account;
+            let super::UserAccount { uid, gid, home_is: home, .. } = *account;
             policy::Account { uid, gid, home }.standing(needs)
         };
         let accounts = environment.accounts.iter();

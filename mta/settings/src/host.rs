@@ -33,7 +33,7 @@ pub struct HostEnvironment {
     /// The addresses of this host's interfaces, without link-local addresses.
     pub addresses: Vec<IpAddr>,
     /// The system's accounts in the order of their names; empty unless `local.users` is `system`.
-    pub accounts: Vec<Account>,
+    pub accounts: Vec<UserAccount>,
     /// The group `mail`, whose members may write to mailboxes; `None` if the host has no such group.
     pub mail_group: Option<u32>,
     /// The only user that mail can be delivered as; `None` if root started the mailer.
@@ -42,7 +42,7 @@ pub struct HostEnvironment {
 
 /// An account of the system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Account {
+pub struct UserAccount {
     /// Login name.
     pub name: String,
     /// User id.
@@ -59,7 +59,7 @@ pub struct Account {
 
 impl LocalSettings {
     /// Returns the path of an account's mailbox, unless the path depends on the domain.
-    pub fn mailbox_of(&self, account: &Account, state: &str) -> Option<PathBuf> {
+    pub fn mailbox_of(&self, account: &UserAccount, state: &str) -> Option<PathBuf> {
         let (Deliver::Maildir(template) | Deliver::Mbox(template)) = &self.deliver else {
             return None;
         };
@@ -72,13 +72,13 @@ impl LocalSettings {
 
 impl HostEnvironment {
     /// The groups whose members may write to the mailbox of this account.
-    pub fn groups(&self, account: Option<&Account>) -> policy::Groups {
+    pub fn groups(&self, account: Option<&UserAccount>) -> policy::Groups {
         let private = account.filter(|account| account.has_private_group);
         policy::Groups { mail: self.mail_group, private: private.map(|account| account.gid) }
     }
 
     /// Returns the account with this name.
-    pub fn account(&self, name: &str) -> Option<&Account> {
+    pub fn account(&self, name: &str) -> Option<&UserAccount> {
         let at = self.accounts.binary_search_by(|account| account.name.as_str().cmp(name));
         at.ok().map(|at| &self.accounts[at])
     }
@@ -113,7 +113,7 @@ pub fn group_of(groups: &str, wanted: &str) -> Option<u32> {
 
 /// Returns the accounts in a file of the format passwd(5). Skips malformed lines and accounts whose home directory is
 /// not absolute. The first of two accounts with the same name wins, as in the system.
-pub fn accounts_of(passwd: &str, groups: &str) -> Vec<Account> {
+pub fn accounts_of(passwd: &str, groups: &str) -> Vec<UserAccount> {
     let members = Members::of(passwd, groups);
     let account = |line: &str| {
         let fields: Vec<&str> = line.split(':').collect();
@@ -122,9 +122,9 @@ pub fn accounts_of(passwd: &str, groups: &str) -> Vec<Account> {
         let plain = !name.is_empty() && !name.starts_with(['#', '+', '-']) && home.is_absolute();
         let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
         let (home_is, has_private_group) = (policy::Home::Unknown, members.only(gid, name));
-        plain.then(|| Account { name: name.into(), uid, gid, home, has_private_group, home_is })
+        plain.then(|| UserAccount { name: name.into(), uid, gid, home, has_private_group, home_is })
     };
-    let mut accounts: Vec<Account> = passwd.lines().filter_map(account).collect();
+    let mut accounts: Vec<UserAccount> = passwd.lines().filter_map(account).collect();
     accounts.sort_by(|one, other| one.name.cmp(&other.name));
     accounts.dedup_by(|later, earlier| later.name == earlier.name);
     accounts

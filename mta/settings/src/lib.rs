@@ -22,7 +22,7 @@ mod tests;
 pub mod types;
 mod units;
 
-pub use host::{Account, HostEnvironment, ProcessConfig};
+pub use host::{HostEnvironment, ProcessConfig, UserAccount};
 
 pub use page::markdown;
 pub use problem::{Problem, render};

@@ -6,7 +6,7 @@ use super::forms;
 use super::problem::{Place, Problem, nearest};
 use super::setting::{Preset, Range, Setting};
 use super::table::settings;
-use super::types::{Deliver, ListenAddress, Origin, Placed, Rate, SocketMode};
+use super::types::{Deliver, ListenAddress, Placed, Rate, SettingOrigin, SocketMode};
 use super::units;
 use local::Users;
 use mail::{Domain, NextHop};
@@ -287,9 +287,9 @@ impl<'a> Scope<'a> {
     }
 
     /// Returns the place of `name` for a problem that is found after the file was read.
-    pub(super) fn origin(&self, name: &str) -> Origin {
+    pub(super) fn origin(&self, name: &str) -> SettingOrigin {
         let place = self.span(name).map(|span| Place::of(self.source.text, span));
-        Origin { file: self.source.file.into(), place }
+        SettingOrigin { file: self.source.file.into(), place }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {

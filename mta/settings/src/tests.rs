@@ -510,7 +510,7 @@ fn r221_who_may_use_a_unix_socket_is_a_setting_and_only_of_one() {
 
 #[test]
 fn r213_a_postmaster_whose_mail_nobody_gets_is_a_problem_with_its_line() {
-    let account = |name: &str, uid, home_is| Account {
+    let account = |name: &str, uid, home_is| UserAccount {
         name: name.into(),
         uid,
         gid: uid,

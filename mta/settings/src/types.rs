@@ -61,26 +61,26 @@ pub struct Placed<T> {
     /// The value.
     pub value: T,
     /// Its place.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// The place of a setting, for problems that are found after the file was read. All places are equal, so that a setting
 /// that only moved within the file has not changed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Origin {
+pub struct SettingOrigin {
     /// The name of the file, as it was given.
     pub file: String,
     /// The place in the file; `None` if the file does not have the setting.
     pub place: Option<Place>,
 }
 
-impl PartialEq for Origin {
-    fn eq(&self, _: &Origin) -> bool {
+impl PartialEq for SettingOrigin {
+    fn eq(&self, _: &SettingOrigin) -> bool {
         true
     }
 }
 
-impl Eq for Origin {}
+impl Eq for SettingOrigin {}
 
 /// Permissions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,14 +23,14 @@ pub struct Explanation {
     /// Time at which delivery is given up; `None` while the message is held.
     pub expires: Option<Timestamp>,
     /// Recipients that are not finished, in the order of their indexes.
-    pub recipients: Vec<Waiting>,
+    pub recipients: Vec<WaitingRecipient>,
     /// Index of the first recipient of the next page; `None` on the last page.
     pub recipient_next: Option<u32>,
 }
 
 /// One recipient and what it waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct WaitingRecipient {
     /// Index in the envelope.
     pub recipient: u32,
     /// Address given to RCPT TO.

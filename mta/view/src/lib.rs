@@ -8,7 +8,7 @@ mod list;
 mod order;
 mod summary;
 
-pub use explanation::{Explanation, Gate, HeldBy, Waiting};
-pub use list::{Filter, Page, RECIPIENTS_SHOWN_MAX, Row, RowRecipient, State};
+pub use explanation::{Explanation, Gate, HeldBy, WaitingRecipient};
+pub use list::{Filter, ListPage, RECIPIENTS_SHOWN_MAX, Row, RowRecipient, State};
 pub use order::{NotAnOrder, ORDERS, Order};
 pub use summary::{DESTINATIONS_SHOWN_MAX, DestinationSummary, Summary};

@@ -45,7 +45,7 @@ pub enum State {
 
 /// Some of the messages that a filter selects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Page {
+pub struct ListPage {
     /// Messages in the order of their ids.
     pub rows: Vec<Row>,
     /// Id after which the next page continues; `None` on the last page. An empty page may have a next page, because

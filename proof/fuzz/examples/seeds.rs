@@ -137,7 +137,7 @@ fn attempt(body_bytes: u64) -> send::Attempt {
         id: 3,
         seal: 7,
         message: MessageId(5),
-        route: send::Route {
+        route: send::AttemptRoute {
             hop: NextHop::Smtp(Host::Name(Domain::parse("mx.test").expect("it is one")), 25),
             connections_max: 5,
             messages_per_connection_max: 10,

@@ -13,7 +13,7 @@ use crate::send::Send;
 use crate::sink::Sinks;
 use crate::stage::{Counts, Event, World};
 use link::control::Role;
-use link::streams::{Due, Peer, Streams};
+use link::streams::{Due, PeerId, Streams};
 use mail::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -249,7 +249,7 @@ impl Run {
         }
     }
 
-    fn peer(&self, station: Station) -> Peer {
+    fn peer(&self, station: Station) -> PeerId {
         match station {
             Station::Queue => (Role::Queue, 0),
             Station::Receive(number) => (Role::Receive, number),
@@ -258,7 +258,7 @@ impl Run {
         }
     }
 
-    fn station(&self, (role, number): Peer) -> Station {
+    fn station(&self, (role, number): PeerId) -> Station {
         match role {
             Role::Receive => Station::Receive(number),
             Role::Send => Station::Send(number),

@@ -4,7 +4,8 @@
 
 use super::show::{action_words, gate_words, held_words, stage_words, state_word};
 use link::admin::{
-    Acted, Action, Explanation, Gate, Ran, Row, Shown, Status, Stream, Summary, Waiting,
+    Acted, Action, Explanation, Gate, Ran, Row, Shown, Status, StreamStatus, Summary,
+    WaitingRecipient,
 };
 use mail::trace::rfc3339_date;
 use mail::{Report, Timestamp};
@@ -86,7 +87,7 @@ pub(super) fn explanation(explanation: &Explanation) -> Value {
     })
 }
 
-fn waiting(waiting: &Waiting) -> Value {
+fn waiting(waiting: &WaitingRecipient) -> Value {
     json!({
         "address": waiting.address, "next_hop": waiting.hop.to_string(),
         "gate": gate_name(&waiting.gate), "waits_for": gate_words(&waiting.gate),
@@ -150,7 +151,7 @@ pub(super) fn status(status: &Status) -> Value {
             })
         })
         .collect();
-    let stream = |one: &Stream| {
+    let stream = |one: &StreamStatus| {
         json!({
             "role": one.role, "number": one.number, "up": one.up, "renewals": one.renewals,
             "loss": one.loss,

@@ -5,7 +5,7 @@
 use super::print::{count, harmless};
 use link::admin::{
     Acted, Action, Explanation, Gate, HeldBy, Process, Ran, Row, Shown, State, Status, Summary,
-    Waiting,
+    WaitingRecipient,
 };
 use mail::trace::rfc3339_date;
 use mail::{Report, Stage, Timestamp};
@@ -114,7 +114,7 @@ pub(super) fn explanation(explanation: &Explanation, now: Timestamp) -> String {
     out
 }
 
-fn waiting(out: &mut String, waiting: &Waiting, now: Timestamp) {
+fn waiting(out: &mut String, waiting: &WaitingRecipient, now: Timestamp) {
     let hop = harmless(&waiting.hop.to_string());
     let _ = writeln!(out, "  to <{}> via {hop}", harmless(&waiting.address));
     let _ = writeln!(

@@ -50,7 +50,7 @@ fn explanation() -> Explanation {
         priority: 0,
         held: None,
         expires: Some(Timestamp::from_micros(1_795_654_861_000_000)),
-        recipients: vec![Waiting {
+        recipients: vec![WaitingRecipient {
             recipient: 0,
             address: "joe@dest.example".into(),
             hop: NextHop::Mx(mail::Domain::parse("dest.example").unwrap()),

@@ -3,7 +3,7 @@
 //! Must never wait long: a home may be on a file server that does not answer.
 
 use policy::Home;
-use settings::Account;
+use settings::UserAccount;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -16,7 +16,10 @@ const LOOK_TIME_MAX: Duration = Duration::from_secs(2);
 const NO_HOME: &str = "/nonexistent";
 
 /// Looks at the home of each account, and at its mailbox where `mailbox` knows the path.
-pub(super) fn look(accounts: &mut [Account], mailbox: impl Fn(&Account) -> Option<PathBuf>) {
+pub(super) fn look(
+    accounts: &mut [UserAccount],
+    mailbox: impl Fn(&UserAccount) -> Option<PathBuf>,
+) {
     let places: Vec<_> = accounts.iter().map(|a| (a.uid, a.home.clone(), mailbox(a))).collect();
     let (found, homes) = mpsc::channel();
     // It ends when all is looked at, or nobody listens any more.
@@ -64,7 +67,7 @@ mod tests {
         }
         std::fs::write(path("file"), "").unwrap();
         let us = std::fs::metadata(dir.path()).unwrap().uid();
-        let account = |uid, home: PathBuf| Account {
+        let account = |uid, home: PathBuf| UserAccount {
             name: "ann".into(),
             uid,
             gid: uid,

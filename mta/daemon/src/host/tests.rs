@@ -50,7 +50,7 @@ fn r210_a_group_is_private_if_its_account_is_its_only_member() {
     std::fs::write(root.path().join("etc/group"), groups).unwrap();
     let found = collect(root.path(), true);
     let private =
-        |account: &&settings::Account| found.groups(Some(account)).private == Some(account.gid);
+        |account: &&settings::UserAccount| found.groups(Some(account)).private == Some(account.gid);
     let names: Vec<&str> = found.accounts.iter().filter(private).map(|a| &*a.name).collect();
     assert_eq!(names, ["ann", "bob"]);
     assert_eq!(found.groups(None), policy::Groups::default());

@@ -16,7 +16,7 @@ pub const CONTROL_FD: i32 = 3;
 
 /// What a child has been given when it begins.
 #[derive(Debug)]
-pub struct Start {
+pub struct ChildStart {
     /// The control socket.
     pub control: Control,
     /// The settings and the host's environment.
@@ -28,7 +28,7 @@ pub struct Start {
     /// The directories.
     pub directories: Vec<(Purpose, OwnedFd)>,
     /// The streams to peers.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<PeerStream>,
     /// Messages to queue about processes that are running, and about streams that were replaced.
     pub processes: Vec<FromMaster>,
     /// The key with which queue seals attempts.
@@ -37,7 +37,7 @@ pub struct Start {
 
 /// A stream to a peer.
 #[derive(Debug)]
-pub struct Peer {
+pub struct PeerStream {
     /// The peer's role.
     pub role: Role,
     /// The peer's number among the processes of its role.
@@ -56,9 +56,9 @@ fn lost(what: &str) -> Error {
     Error::other(format!("master did not pass {what}"))
 }
 
-impl Start {
+impl ChildStart {
     /// Reads master's messages to a child of this role up to `Begin`. Returns `Ok(None)` if master has ended.
-    pub fn read(role: Role) -> Result<Option<Start>> {
+    pub fn read(role: Role) -> Result<Option<ChildStart>> {
         // The first reading of a clock looks up where the kernel mapped it. That may need system calls and files that
         // are not available in the jail.
         let _ = world::Clock::now(&world::real::Clock);
@@ -88,7 +88,7 @@ impl Start {
                 FromMaster::AdminListener => admin = Some(fd()?),
                 FromMaster::Directory { purpose } => directories.push((purpose, fd()?)),
                 FromMaster::Peer { role, instance, stream } => {
-                    peers.push(Peer { role, instance, stream, fd: fd()? });
+                    peers.push(PeerStream { role, instance, stream, fd: fd()? });
                 }
                 told @ (FromMaster::Process { .. } | FromMaster::Renewed { .. }) => {
                     processes.push(told);
@@ -99,8 +99,16 @@ impl Start {
             }
         }
         let config = config.ok_or_else(|| lost("the settings"))?;
-        let start =
-            Start { control, config, listeners, admin, directories, peers, processes, seal_key };
+        let start = ChildStart {
+            control,
+            config,
+            listeners,
+            admin,
+            directories,
+            peers,
+            processes,
+            seal_key,
+        };
         Ok(Some(start))
     }
 

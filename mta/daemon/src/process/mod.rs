@@ -33,7 +33,7 @@ pub fn role(name: &str) -> ExitCode {
         };
     }
     panics::end_the_process(role.name());
-    let start = match child::Start::read(role) {
+    let start = match child::ChildStart::read(role) {
         Ok(Some(start)) => start,
         Ok(None) => return ExitCode::SUCCESS,
         Err(error) => return ended(role, &error),

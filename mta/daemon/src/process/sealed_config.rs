@@ -74,11 +74,11 @@ pub fn open(memory: impl AsFd) -> Result<ProcessConfig, ProcessConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use settings::{Account, HostEnvironment, System, load};
+    use settings::{HostEnvironment, System, UserAccount, load};
 
     #[test]
     fn what_is_handed_over_comes_out_the_same_and_cannot_be_changed() {
-        let account = |name: &str, uid| Account {
+        let account = |name: &str, uid| UserAccount {
             name: name.into(),
             uid,
             gid: uid,

@@ -28,7 +28,7 @@ pub enum ReceiverEvent {
 }
 
 #[derive(Debug, Default)]
-struct Transaction {
+struct OpenTransaction {
     /// Checksum of the body so far.
     checksum: u32,
     /// Credit that it has cost.
@@ -45,7 +45,7 @@ struct Transaction {
     whole: Option<Bytes>,
 }
 
-impl Transaction {
+impl OpenTransaction {
     fn is_handed_over(&self) -> bool {
         self.hand_overs > 0
     }
@@ -72,7 +72,7 @@ pub struct ReceiverEnd {
     answer_by: Option<Instant>,
     /// What this queue process was told about the memory of sessions.
     memory: SessionMemory,
-    transactions: BTreeMap<u64, Transaction>,
+    transactions: BTreeMap<u64, OpenTransaction>,
     output: VecDeque<Bytes>,
     events: VecDeque<ReceiverEvent>,
 }
@@ -274,7 +274,7 @@ impl ReceiverEnd {
         message: MessageId,
         checksum: Option<u32>,
     ) -> Result<(), LinkError> {
-        let fits = |transaction: &Transaction| {
+        let fits = |transaction: &OpenTransaction| {
             transaction.is_handed_over() && checksum.is_none_or(|sum| sum == transaction.checksum)
         };
         if !self.transactions.get(&number).is_some_and(fits) {

@@ -18,7 +18,7 @@ use crate::reads::ReadFor;
 use link::LinkError;
 use link::bounds::{ATTEMPT_RECIPIENTS_MAX, RECIPIENTS_BYTES_MAX, recipient_bytes};
 use link::control::Role;
-use link::send::{BodySize, INLINE_BYTES_MAX, QueueEvent, Route, Times, UnderWay};
+use link::send::{AttemptRoute, BodySize, INLINE_BYTES_MAX, QueueEvent, Times, UnderWay};
 use mail::{Envelope, NextHop, Now, Outcome, Recipient};
 use scheduler::{AttemptId, PlannedAttempt};
 use senders::{HeldAttempt, Orphans, RECORDED_MAX, role_for};
@@ -121,7 +121,7 @@ impl Queue {
             id: attempt.attempt.0,
             seal,
             message: attempt.message,
-            route: Route {
+            route: AttemptRoute {
                 hop,
                 connections_max: limits.connections,
                 messages_per_connection_max: limits.messages_per_connection,

@@ -19,7 +19,7 @@ use crate::clients::ClientId;
 use crate::memory::{Share, session_bytes};
 use crate::{Gateway, SessionOutput};
 use mail::{Instant, Now, Refusal, ReversePath, Verdict};
-use policy::Connection;
+use policy::ConnectionPermit;
 use smtp::server::{BodyEnd, Event, Server, Session};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub struct InboundSession {
     recipients_refused: u64,
     share: Share,
     /// `None`: the connection was given back.
-    connection: Option<Connection>,
+    connection: Option<ConnectionPermit>,
 }
 
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl InboundSession {
     pub(crate) fn new(
         client: policy::Client,
         server: Arc<Server>,
-        (id, connection, share): (ClientId, Connection, Share),
+        (id, connection, share): (ClientId, ConnectionPermit, Share),
         now: Now,
     ) -> InboundSession {
         InboundSession {

@@ -77,7 +77,7 @@ fn r232_bare_newlines_are_normalized_for_those_who_may_relay_unless_the_file_say
 #[test]
 fn r213_who_gets_mail_is_the_lmtp_servers_matter_where_one_delivers() {
     let system = System { hostname: "mx.test".into(), state: "/s".into() };
-    let account = |name: &str, uid| crate::Account {
+    let account = |name: &str, uid| crate::UserAccount {
         name: name.into(),
         uid,
         gid: uid,

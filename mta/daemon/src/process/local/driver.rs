@@ -11,7 +11,7 @@ use crate::io::control::Control;
 use crate::io::stream::{Stream, loss};
 use crate::log::Log;
 use crate::mailbox::Message;
-use crate::process::child::{Orders, Peer};
+use crate::process::child::{Orders, PeerStream};
 use bytes::Bytes;
 use link::control::{FromMaster, Role, ToMaster};
 use local::{DeliveryBatch, DeliveryUser, Input, LocalDelivery, Output, WorkerId};
@@ -71,10 +71,10 @@ impl Driver {
     /// Serves the queue process until master is gone, or this process is drained.
     pub async fn serve(
         &mut self,
-        peers: Vec<Peer>,
+        peers: Vec<PeerStream>,
         mut heard: UnboundedReceiver<WorkerEvent>,
     ) -> io::Result<()> {
-        for Peer { stream, fd, .. } in peers {
+        for PeerStream { stream, fd, .. } in peers {
             self.peer(stream, fd)?;
         }
         self.orders.say(&ToMaster::Ready)?;

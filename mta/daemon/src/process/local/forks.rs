@@ -6,7 +6,7 @@ use super::worker::{self, STAGE_DIRECTORY};
 use crate::io::control::{Control, Received};
 use crate::jail::{self, Files, Privilege, Profile, Role, User};
 use serde::{Deserialize, Serialize};
-use settings::{Account, HostEnvironment};
+use settings::{HostEnvironment, UserAccount};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -143,7 +143,7 @@ fn become_user(user: &str, environment: &HostEnvironment, rights: &WorkerRights)
 
 /// Returns the user that the worker becomes. `jail` refuses root. Without root, every user but this
 /// process's own is refused here.
-fn privilege(account: Option<&Account>, rights: &WorkerRights) -> io::Result<Privilege> {
+fn privilege(account: Option<&UserAccount>, rights: &WorkerRights) -> io::Result<Privilege> {
     let Some(account) = account else { return Ok(rights.privilege.clone()) };
     match rights.privilege {
         Privilege::Root(_) => {

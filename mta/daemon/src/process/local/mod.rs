@@ -32,7 +32,7 @@ use crate::io::control::Control;
 use crate::jail::{self, Privilege, Profile, Role, Root};
 use crate::log::Log;
 use crate::mailbox::SLICE_FILES_MAX;
-use crate::process::child::{Peer, Start, runtime};
+use crate::process::child::{ChildStart, PeerStream, runtime};
 use crate::process::wiring;
 use crew::Crew;
 use driver::Driver;
@@ -49,7 +49,7 @@ const OPEN_FILES_MAX: u64 = 2048;
 const _: () = assert!(3 * SLICE_FILES_MAX + WORKERS_MAX + 64 <= OPEN_FILES_MAX as usize);
 
 /// Runs until master is gone or asks for the end.
-pub fn run(start: Start) -> io::Result<()> {
+pub fn run(start: ChildStart) -> io::Result<()> {
     let wanted = Wanted::of(&start.config);
     let privilege = wiring::privilege(Role::Local, &start.config.settings);
     // With the signal ignored, a write to a mailbox that may not grow fails with EFBIG.
@@ -105,7 +105,12 @@ fn start_forks(wanted: &Wanted, privilege: &Privilege) -> io::Result<Option<Fork
 }
 
 /// Runs in the jail.
-fn begin(control: Control, peers: Vec<Peer>, opened: StartedLocal, log: Log) -> io::Result<()> {
+fn begin(
+    control: Control,
+    peers: Vec<PeerStream>,
+    opened: StartedLocal,
+    log: Log,
+) -> io::Result<()> {
     let StartedLocal { wanted, directories, forks } = opened;
     let (events, heard) = unbounded_channel();
     let setting = OwnThreadSetup {

@@ -10,7 +10,7 @@ use link::control::{FromMaster, ToMaster};
 use link::send::{Attempt, CHUNK_BYTES_MAX, QueueEnd, QueueEvent, Result as AttemptResult};
 use mail::Outcome;
 use settings::{
-    Account, HostEnvironment, LocalSettings, LogFormat, LogLevel, Piece, Template, Users,
+    HostEnvironment, LocalSettings, LogFormat, LogLevel, Piece, Template, UserAccount, Users,
 };
 use std::collections::HashMap;
 use std::fs;
@@ -39,7 +39,7 @@ fn template(pieces: &[&str]) -> Template {
     Template(pieces.iter().map(piece).collect())
 }
 
-fn wanted(state: &Path, deliver: Deliver, users: Users, accounts: Vec<Account>) -> Wanted {
+fn wanted(state: &Path, deliver: Deliver, users: Users, accounts: Vec<UserAccount>) -> Wanted {
     Wanted {
         hostname: "mx.test".into(),
         state: state.to_owned(),
@@ -65,7 +65,7 @@ impl Queue {
         let directories = Directories::open(&wanted, owner(&privilege)).unwrap();
         let opened = StartedLocal { wanted, directories, forks };
         let (ours, theirs) = stream_pair().unwrap();
-        let peers = vec![Peer { role: Role::Queue, instance: 0, stream: 1, fd: theirs }];
+        let peers = vec![PeerStream { role: Role::Queue, instance: 0, stream: 1, fd: theirs }];
         let process = std::thread::spawn(|| begin(control, peers, opened, log));
         let mut queue = Queue::around(ours, master);
         queue.process = Some(process);
@@ -256,8 +256,8 @@ fn local_user() -> Privilege {
     jail::privilege(Role::Local, 61_000)
 }
 
-fn account(name: &str, uid: u32, home: PathBuf) -> Account {
-    Account {
+fn account(name: &str, uid: u32, home: PathBuf) -> UserAccount {
+    UserAccount {
         name: name.into(),
         uid,
         gid: uid,
@@ -326,7 +326,7 @@ fn r213_mail_for_a_home_that_is_not_mounted_yet_waits_for_it() {
     }
     let dir = tempfile::tempdir().unwrap();
     open_to_all(dir.path(), 0o755);
-    let missing = Account {
+    let missing = UserAccount {
         home_is: policy::Home::Unknown,
         ..account("ann", 61_001, dir.path().join("ann"))
     };
@@ -417,7 +417,7 @@ fn r210_a_maildir_made_with_umask_002_gets_mail_if_its_group_is_private() {
             std::os::unix::fs::chown(home.join(part), Some(uid), Some(uid)).unwrap();
             open_to_all(&home.join(part), 0o775);
         }
-        Account { has_private_group: private, ..account(name, uid, home) }
+        UserAccount { has_private_group: private, ..account(name, uid, home) }
     });
     let deliver = Deliver::Maildir(template(&["{home}", "/Maildir/"]));
     let wanted = wanted(dir.path(), deliver, Users::System, accounts.to_vec());
@@ -559,7 +559,7 @@ fn jailed_process() {
         std::io::stderr().as_fd().try_clone_to_owned().unwrap().into()
     });
     jail.seal().unwrap();
-    let peers = vec![Peer { role: Role::Queue, instance: 0, stream: 1, fd: theirs }];
+    let peers = vec![PeerStream { role: Role::Queue, instance: 0, stream: 1, fd: theirs }];
     let opened = StartedLocal { wanted, directories, forks: None };
     let local = std::thread::spawn(move || begin(control, peers, opened, log.unwrap()));
     let mut queue = Queue::around(ours, master);

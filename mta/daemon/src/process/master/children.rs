@@ -5,7 +5,7 @@
 use super::start::{Resources, StartingChild, spawn};
 use crate::io::control::{Control, Received, stream_pair};
 use link::control::{FromMaster, Role, ToMaster};
-use link::streams::{Due, Peer, Streams};
+use link::streams::{Due, PeerId, Streams};
 use std::io::{ErrorKind, Result};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -220,7 +220,7 @@ impl Children {
 
     /// Gives queue and this peer a new stream. Returns `false` if one of them is not running: its start makes the
     /// stream. A stream that cannot be made or passed on becomes due again.
-    pub fn renew(&mut self, peer: Peer, renewed: &FromMaster) -> Result<bool> {
+    pub fn renew(&mut self, peer: PeerId, renewed: &FromMaster) -> Result<bool> {
         let made = self.give_stream(peer, renewed);
         match &made {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false), // the process is exiting
@@ -232,8 +232,8 @@ impl Children {
         }
     }
 
-    fn give_stream(&mut self, peer: Peer, renewed: &FromMaster) -> Result<bool> {
-        let running = |wanted: Peer| {
+    fn give_stream(&mut self, peer: PeerId, renewed: &FromMaster) -> Result<bool> {
+        let running = |wanted: PeerId| {
             let slot = self.slots.iter().find(|slot| (slot.role, slot.instance) == wanted);
             slot.and_then(|slot| slot.running.as_ref()).filter(|running| !running.is_expelled)
         };
@@ -257,7 +257,7 @@ impl Children {
     }
 
     /// Returns the slot of a child.
-    pub fn slot_of(&self, peer: Peer) -> Option<usize> {
+    pub fn slot_of(&self, peer: PeerId) -> Option<usize> {
         self.slots.iter().position(|slot| (slot.role, slot.instance) == peer)
     }
 

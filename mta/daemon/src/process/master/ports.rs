@@ -184,10 +184,10 @@ pub fn unix(path: &Path, mode: Mode) -> Result<OwnedFd, PortError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use settings::{Origin, Placed, SocketMode, System};
+    use settings::{Placed, SettingOrigin, SocketMode, System};
 
     fn placed(name: &str) -> Placed<Box<str>> {
-        Placed { value: name.into(), origin: Origin::default() }
+        Placed { value: name.into(), origin: SettingOrigin::default() }
     }
 
     fn at(address: ListenAddress) -> Listen {

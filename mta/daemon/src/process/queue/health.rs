@@ -5,7 +5,7 @@
 use link::admin;
 use link::control::{FromMaster, Role};
 use link::receive::{MemoryShortage, SessionMemory};
-use link::streams::{Loss, Peer, Presence};
+use link::streams::{Loss, PeerId, Presence};
 use mail::Instant;
 use spool::{Class, Io, IoDone};
 use std::cell::RefCell;
@@ -21,7 +21,7 @@ pub struct Health {
     /// What clients wait for: since when the disk has been asked, by the number of the I/O.
     asked: RefCell<BTreeMap<u64, Instant>>,
     lives: RefCell<BTreeMap<(Role, u16), Life>>,
-    streams: RefCell<BTreeMap<Peer, StreamHealth>>,
+    streams: RefCell<BTreeMap<PeerId, StreamHealth>>,
 }
 
 /// A stream that there is, or that there should be.
@@ -65,16 +65,16 @@ impl Health {
     }
 
     /// There should be a stream to this process.
-    pub fn expect(&self, peer: Peer, now: Instant) {
+    pub fn expect(&self, peer: PeerId, now: Instant) {
         self.with_stream(peer, now, |_| {});
     }
 
     /// There is a stream to this process, or there is none any more.
-    pub fn stream(&self, peer: Peer, present: bool, now: Instant) {
+    pub fn stream(&self, peer: PeerId, present: bool, now: Instant) {
         self.with_stream(peer, now, |stream| stream.presence.is_now(present, now));
     }
 
-    fn with_stream(&self, peer: Peer, now: Instant, change: impl FnOnce(&mut StreamHealth)) {
+    fn with_stream(&self, peer: PeerId, now: Instant, change: impl FnOnce(&mut StreamHealth)) {
         let new = || StreamHealth { presence: Presence::absent(now), renewals: 0, loss: None };
         change(self.streams.borrow_mut().entry(peer).or_insert_with(new));
     }
@@ -82,16 +82,16 @@ impl Health {
     /// What is to be told now of processes that have been without a stream for too long.
     pub fn alarms(&self, now: Instant) -> Vec<String> {
         let mut streams = self.streams.borrow_mut();
-        let alarm = |(peer, stream): (&Peer, &mut StreamHealth)| {
+        let alarm = |(peer, stream): (&PeerId, &mut StreamHealth)| {
             stream.presence.alarm(now).map(|absent| without(*peer, absent))
         };
         streams.iter_mut().filter_map(alarm).collect()
     }
 
     /// One line for each stream.
-    pub fn streams(&self) -> Vec<admin::Stream> {
+    pub fn streams(&self) -> Vec<admin::StreamStatus> {
         let streams = self.streams.borrow();
-        let line = |((role, instance), stream): (&Peer, &StreamHealth)| admin::Stream {
+        let line = |((role, instance), stream): (&PeerId, &StreamHealth)| admin::StreamStatus {
             role: role.name().to_owned(),
             number: u32::from(*instance),
             up: stream.presence.is_present(),
@@ -156,7 +156,7 @@ fn short(instance: u16, shortage: MemoryShortage) -> String {
     )
 }
 
-fn without((role, instance): Peer, absent: Duration) -> String {
+fn without((role, instance): PeerId, absent: Duration) -> String {
     let what = match role {
         Role::Receive => "its clients get 451",
         Role::Local => "no mailbox gets mail",

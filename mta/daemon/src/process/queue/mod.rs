@@ -16,7 +16,7 @@ mod pace;
 mod peers;
 mod replay;
 
-use super::child::{Orders, Peer, Start, runtime};
+use super::child::{ChildStart, Orders, PeerStream, runtime};
 use super::wiring;
 use crate::io::BUILD;
 use crate::jail::{self, Profile};
@@ -75,7 +75,7 @@ impl Shared {
 }
 
 /// Runs the role.
-pub fn run(mut start: Start) -> Result<()> {
+pub fn run(mut start: ChildStart) -> Result<()> {
     let spool_settings = start.config.settings.spool();
     let directory = start.directory(Purpose::Spool)?;
     // A segment that may not grow is an error to be answered with 452, not a death (S119).
@@ -95,13 +95,13 @@ pub fn run(mut start: Start) -> Result<()> {
 }
 
 async fn serve(
-    start: Start,
+    start: ChildStart,
     log: Log,
     disk: world::real::Disk,
     mut threads: Threads,
     spool_settings: spool::Settings,
 ) -> Result<()> {
-    let Start { control, config, admin, peers, processes, seal_key, .. } = start;
+    let ChildStart { control, config, admin, peers, processes, seal_key, .. } = start;
     let clock = world::real::Clock;
     let commits_in_flight = spool_settings.commits_in_flight;
     let orders = Orders::new(control, Role::Queue)?;
@@ -261,7 +261,7 @@ async fn obey(shared: &Rc<Shared>) -> Result<()> {
         match shared.orders.next().await? {
             None | Some((FromMaster::Drain, _)) => return Ok(()),
             Some((FromMaster::Peer { role, instance, stream }, Some(fd))) => {
-                peers::attend(shared, Peer { role, instance, stream, fd })?;
+                peers::attend(shared, PeerStream { role, instance, stream, fd })?;
             }
             Some((told @ (FromMaster::Process { .. } | FromMaster::Renewed { .. }), None)) => {
                 shared.health.lives(&told, shared.now().monotonic);

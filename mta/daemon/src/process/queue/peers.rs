@@ -44,8 +44,8 @@ impl Peers {
 }
 
 /// Attends to a new stream; a former one of the same peer ends.
-pub fn attend(shared: &Rc<Shared>, peer: child::Peer) -> Result<()> {
-    let child::Peer { role, instance, stream: number, fd } = peer;
+pub fn attend(shared: &Rc<Shared>, peer: child::PeerStream) -> Result<()> {
+    let child::PeerStream { role, instance, stream: number, fd } = peer;
     let stream = Stream::new(fd)?;
     let output = Rc::new(Notify::new());
     let who = Who { role, instance, number };

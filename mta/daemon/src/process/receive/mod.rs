@@ -15,7 +15,7 @@ mod queue_stream;
 mod settings;
 mod socket;
 
-use super::child::{Orders, Peer, Start, runtime};
+use super::child::{ChildStart, Orders, PeerStream, runtime};
 use super::wiring;
 use crate::io::BUILD;
 use crate::io::stream::loss;
@@ -128,7 +128,7 @@ impl Shared {
 }
 
 /// Runs the role.
-pub fn run(start: Start) -> io::Result<()> {
+pub fn run(start: ChildStart) -> io::Result<()> {
     let settings = &start.config.settings;
     let open_files = u64::from(settings.limits.connections) + OPEN_FILES_BESIDES;
     let privilege = wiring::privilege(Role::Receive, settings);
@@ -147,8 +147,8 @@ fn connections_possible(open_files: u64) -> u32 {
     u32::try_from(open_files.saturating_sub(OPEN_FILES_BESIDES)).unwrap_or(u32::MAX).max(1)
 }
 
-async fn serve(start: Start, log: Log, connections_possible: u32) -> io::Result<()> {
-    let Start { control, config, listeners: sockets, peers, .. } = start;
+async fn serve(start: ChildStart, log: Log, connections_possible: u32) -> io::Result<()> {
+    let ChildStart { control, config, listeners: sockets, peers, .. } = start;
     let shared = Rc::new(Shared::new(&config, log));
     let (streams, queue) = mpsc::channel(STREAMS_MAX);
     let orders = Rc::new(Orders::new(control, Role::Receive)?);
@@ -161,7 +161,7 @@ async fn serve(start: Start, log: Log, connections_possible: u32) -> io::Result<
     };
     tokio::task::spawn_local(queue_stream::serve(shared.clone(), queue, lost));
     tokio::task::spawn_local(queue_stream::keep_time(shared.clone()));
-    for Peer { stream, fd, .. } in peers {
+    for PeerStream { stream, fd, .. } in peers {
         let _ = streams.try_send((stream, fd));
     }
     let mut listeners = Listeners::new(shared.clone(), connections_possible);

@@ -6,7 +6,7 @@ use super::{Journal, Order, Sockets, run as serve};
 use crate::io::BUILD;
 use crate::jail::{self, Profile};
 use crate::log::Log;
-use crate::process::child::{Orders, Peer, Start, runtime};
+use crate::process::child::{ChildStart, Orders, PeerStream, runtime};
 use crate::process::wiring;
 use link::control::{FromMaster, Role, ToMaster};
 use link::streams::Loss;
@@ -24,7 +24,7 @@ const ORDERS_MAX: usize = 8;
 const OPEN_FILES_BESIDES: u64 = 512;
 
 /// Runs the role.
-pub fn run(start: Start) -> Result<()> {
+pub fn run(start: ChildStart) -> Result<()> {
     let settings = &start.config.settings;
     let open_files = u64::from(settings.queue.attempts_in_flight_max) + OPEN_FILES_BESIDES;
     let privilege = wiring::privilege(Role::Send, settings);
@@ -38,14 +38,14 @@ pub fn run(start: Start) -> Result<()> {
     runtime.run(work(start, sockets, log))
 }
 
-async fn work(start: Start, sockets: Sockets, log: Log) -> Result<()> {
+async fn work(start: ChildStart, sockets: Sockets, log: Log) -> Result<()> {
     let incarnation = world::real::Rng.u64();
     let orders = Rc::new(Orders::new(start.control, Role::Send)?);
     let reporter = Reporter { log: log.clone(), orders: orders.clone() };
     let setup = wiring::send(&start.config, BUILD, incarnation, sockets, Box::new(reporter));
     let ours = of_concern(&start.config);
     let (give, take) = mpsc::channel(ORDERS_MAX);
-    for Peer { stream, fd, .. } in start.peers {
+    for PeerStream { stream, fd, .. } in start.peers {
         let _ = give.try_send(Order::Queue(stream, fd.into()));
     }
     orders.say(&ToMaster::Ready)?;
