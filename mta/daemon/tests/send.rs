@@ -66,7 +66,7 @@ impl Queue {
                     attempts_max: 1000,
                     connections_max,
                     idle: Duration::from_secs(2),
-                    client: Arc::new(smtp::client::Config::for_tests()),
+                    client: Arc::new(smtp::client::Settings::for_tests()),
                     rules: Arc::new(delivery::Rules::for_tests()),
                     limits: delivery::Limits::for_tests(),
                 };

@@ -8,7 +8,7 @@ use crate::resolve::{Answer, Question};
 use crate::route::{Rules, Search, Target, Unreachable};
 use bytes::Bytes;
 use mail::{Enhanced, Instant, NextHop, Now, Outcome, Reply, Report, Stage};
-use smtp::client::{self, Config, Message, Session};
+use smtp::client::{self, OutboundMessage, Session};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,11 +72,11 @@ pub enum Output {
 /// over the same connection.
 #[derive(Debug)]
 pub struct OutboundSession {
-    config: Arc<Config>,
+    settings: Arc<client::Settings>,
     limits: Limits,
     state: State,
     /// The first message, until an address has greeted and taken it.
-    first: Option<Box<Message>>,
+    first: Option<Box<OutboundMessage>>,
     /// The report of the best failure so far: temporary beats permanent, otherwise the most recent.
     so_far: Option<Report>,
     /// Addresses that failed, as all sessions of the process remember them.
@@ -112,9 +112,9 @@ impl OutboundSession {
     /// process.
     pub fn new(
         hop: &NextHop,
-        message: Box<Message>,
+        message: Box<OutboundMessage>,
         rules: Arc<Rules>,
-        config: Arc<Config>,
+        settings: Arc<client::Settings>,
         limits: Limits,
         dead: DeadAddresses,
         now: Now,
@@ -122,7 +122,7 @@ impl OutboundSession {
         let search = Search::new(hop, rules);
         let due = now.monotonic + limits.resolve;
         let mut session = OutboundSession {
-            config,
+            settings,
             limits,
             state: State::ExpectAnswers { search, due },
             first: Some(message),
@@ -233,8 +233,8 @@ impl OutboundSession {
     fn connected(&mut self, now: Now) {
         match std::mem::replace(&mut self.state, State::Closed) {
             State::ExpectConnection { target, rest, .. } => {
-                let config = Arc::clone(&self.config);
-                let mut session = Session::new(config, target.dialect, target.peer(), now);
+                let settings = Arc::clone(&self.settings);
+                let mut session = Session::new(settings, target.dialect, target.peer(), now);
                 if let Some(message) = self.first.take() {
                     session.handle(client::Input::Send(message), now);
                 }

@@ -10,7 +10,7 @@ use mail::{
     ReversePath, Stage,
 };
 use proptest::prelude::*;
-use smtp::client::{self, Config, Message};
+use smtp::client::{self, OutboundMessage};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -386,9 +386,9 @@ fn at(seconds: u64) -> Now {
     Now { monotonic: Instant::ZERO + Duration::from_secs(seconds), ..Now::default() }
 }
 
-fn message() -> Box<Message> {
+fn message() -> Box<OutboundMessage> {
     let address = Address::parse("r@d.test", false).unwrap();
-    Box::new(Message {
+    Box::new(OutboundMessage {
         from: MailFrom::new(ReversePath::Null),
         recipients: vec![Recipient { address, notify: Notify::DEFAULT, orcpt: None }; 2],
         body_bytes: 3,
@@ -407,10 +407,10 @@ fn attempt_knowing(
     servers: &[(&str, &str)],
 ) -> (Vec<String>, Vec<Outcome>) {
     let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
-    let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
+    let (rules, settings) = (Arc::new(rules()), Arc::new(client::Settings::for_tests()));
     let limits = Limits::for_tests();
     let mut session =
-        OutboundSession::new(&hop, message(), rules, config, limits, dead.clone(), at(0));
+        OutboundSession::new(&hop, message(), rules, settings, limits, dead.clone(), at(0));
     let (mut tried, mut outcomes) = (Vec::new(), Vec::new());
     while let Some(output) = session.poll() {
         match output {
@@ -489,10 +489,10 @@ fn what_the_first_peer_that_greets_says_of_each_recipient_counts() {
 fn a_peer_has_the_whole_time_to_take_a_connection_and_the_next_one_is_tried_after_it() {
     let zone = "d.test MX 10 a.test; d.test MX 20 b.test; a.test A 192.0.2.1; b.test A 192.0.2.2";
     let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
-    let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
+    let (rules, settings) = (Arc::new(rules()), Arc::new(client::Settings::for_tests()));
     let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
     let connect = limits.connect.as_secs();
-    let mut session = OutboundSession::new(&hop, message(), rules, config, limits, dead, at(0));
+    let mut session = OutboundSession::new(&hop, message(), rules, settings, limits, dead, at(0));
     let mut connects = Vec::new();
     for second in 0..=connect {
         session.handle(Input::Session(client::Input::Tick), at(second));
@@ -515,10 +515,10 @@ fn a_peer_has_the_whole_time_to_take_a_connection_and_the_next_one_is_tried_afte
 #[test]
 fn lookups_that_take_too_long_defer_and_not_before_their_time() {
     let hop = NextHop::Mx(Domain::parse("d.test").unwrap());
-    let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
+    let (rules, settings) = (Arc::new(rules()), Arc::new(client::Settings::for_tests()));
     let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
     let resolve = limits.resolve.as_secs();
-    let mut session = OutboundSession::new(&hop, message(), rules, config, limits, dead, at(0));
+    let mut session = OutboundSession::new(&hop, message(), rules, settings, limits, dead, at(0));
     assert!(matches!(session.poll(), Some(Output::Ask(_))));
     session.handle(Input::Session(client::Input::Tick), at(resolve - 1));
     assert_eq!(session.poll(), None);
@@ -533,9 +533,9 @@ fn lookups_that_take_too_long_defer_and_not_before_their_time() {
 #[test]
 fn a_line_takes_the_next_message_over_the_same_connection() {
     let hop = NextHop::LmtpUnix("/run/lmtp".into());
-    let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
+    let (rules, settings) = (Arc::new(rules()), Arc::new(client::Settings::for_tests()));
     let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
-    let mut session = OutboundSession::new(&hop, message(), rules, config, limits, dead, at(0));
+    let mut session = OutboundSession::new(&hop, message(), rules, settings, limits, dead, at(0));
     assert!(!session.can_send() && session.session().is_none());
     session.handle(Input::Connected, at(0));
     let good = "220 g\r\n250 g\r\n250 m\r\n250 r\r\n250 r\r\n354 go\r\n250 kept\r\n250 kept\r\n";
@@ -601,9 +601,9 @@ fn r237_where_an_attempt_reaches_all_addresses_none_is_remembered_as_dead() {
 #[test]
 fn d158_a_unix_socket_that_is_not_there_defers() {
     let hop = NextHop::LmtpUnix("/run/lmtp".into());
-    let (rules, config) = (Arc::new(rules()), Arc::new(Config::for_tests()));
+    let (rules, settings) = (Arc::new(rules()), Arc::new(client::Settings::for_tests()));
     let (limits, dead) = (Limits::for_tests(), DeadAddresses::default());
-    let mut session = OutboundSession::new(&hop, message(), rules, config, limits, dead, at(0));
+    let mut session = OutboundSession::new(&hop, message(), rules, settings, limits, dead, at(0));
     let Some(Output::Connect(target)) = session.poll() else { panic!("it has an address") };
     assert_eq!(target.place, Where::Unix("/run/lmtp".into()));
     session.handle(Input::ConnectFailed("no such file or directory"), at(0));

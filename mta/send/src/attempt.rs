@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use link::send::{Attempt, BodySize, Times};
 use mail::{MessageId, NextHop, Now, Outcome};
-use smtp::client::Message;
+use smtp::client::OutboundMessage;
 
 /// An attempt without an outcome. Its sender and recipients are in the client's message.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct OpenAttempt {
 #[derive(Debug)]
 pub(crate) struct WaitingAttempt {
     pub attempt: OpenAttempt,
-    pub message: Box<Message>,
+    pub message: Box<OutboundMessage>,
 }
 
 impl WaitingAttempt {
@@ -48,7 +48,7 @@ impl WaitingAttempt {
             connections_max: route.connections_max.max(1),
             messages_per_connection_max: route.messages_per_connection_max.max(1),
         };
-        let message = Message { from, recipients, body_bytes: body.bytes, content };
+        let message = OutboundMessage { from, recipients, body_bytes: body.bytes, content };
         (route.hop, WaitingAttempt { attempt, message: Box::new(message) })
     }
 }
@@ -59,7 +59,7 @@ pub struct EndedAttempt {
     /// The attempt.
     pub attempt: OpenAttempt,
     /// Its sender and recipients.
-    pub message: Box<Message>,
+    pub message: Box<OutboundMessage>,
     /// The index in the envelope and the outcome of each recipient, in the order of the message.
     pub outcomes: Vec<(u32, Outcome)>,
     /// When the message was given to a connection.

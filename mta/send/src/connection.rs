@@ -12,7 +12,7 @@ use delivery::resolve::{Answer, Question};
 use delivery::route::Target;
 use delivery::{DeadAddresses, OutboundSession};
 use mail::{Instant, MessageId, NextHop, Now, Outcome, Stage};
-use smtp::client::{self, Message};
+use smtp::client::{self, OutboundMessage};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -241,7 +241,7 @@ impl PooledConnection {
 
     fn done(
         &mut self,
-        message: Box<Message>,
+        message: Box<OutboundMessage>,
         outcomes: Vec<Outcome>,
         pool: &mut ConnectionPool,
         now: Now,

@@ -17,7 +17,7 @@ use fetch::{Chunk, Fetch};
 use link::LinkError;
 use link::send::{SenderEnd, SenderEvent};
 use mail::{Instant, Now, Outcome};
-use smtp::client::Message;
+use smtp::client::OutboundMessage;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -302,7 +302,7 @@ impl ConnectionPool {
     pub(crate) fn ended(
         &mut self,
         mut attempt: OpenAttempt,
-        message: Box<Message>,
+        message: Box<OutboundMessage>,
         outcomes: Vec<Outcome>,
         begun: Now,
         ended: Now,

@@ -3,7 +3,7 @@
 //! Must never hold anything of one next hop: limits of a next hop come with each attempt.
 
 use delivery::{Limits, Rules};
-use smtp::client::Config;
+use smtp::client;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Settings {
     /// How long a connection without work is kept.
     pub idle: Duration,
     /// How the client speaks SMTP and LMTP.
-    pub client: Arc<Config>,
+    pub client: Arc<client::Settings>,
     /// How the addresses of next hops are found.
     pub rules: Arc<Rules>,
     /// How much one attempt may try.

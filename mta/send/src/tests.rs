@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use delivery::{Limits, Rules};
 use link::send::{Attempt, INLINE_BYTES_MAX, QueueEnd, QueueEvent};
 use mail::{Host, Instant, NextHop, Now, Outcome, Stage};
-use smtp::client::Config;
+use smtp::client;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn rig(connections_max: usize) -> Rig {
         attempts_max: 100,
         connections_max,
         idle: Duration::from_secs(IDLE),
-        client: Arc::new(Config { chunking: false, ..Config::for_tests() }),
+        client: Arc::new(client::Settings { chunking: false, ..client::Settings::for_tests() }),
         rules: Arc::new(Rules::for_tests()),
         limits: Limits::for_tests(),
     };

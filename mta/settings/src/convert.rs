@@ -250,8 +250,8 @@ impl Settings {
     }
 
     /// The settings of every SMTP and LMTP session with a next hop.
-    pub fn client(&self) -> smtp::client::Config {
-        smtp::client::Config {
+    pub fn client(&self) -> smtp::client::Settings {
+        smtp::client::Settings {
             helo: self.hostname.as_str().into(),
             timeouts: NEXT_HOP_TIMEOUTS,
             chunking: true,

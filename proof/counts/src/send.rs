@@ -14,7 +14,7 @@ use mail::{Now, Outcome};
 use send::{
     ConnectionInput, ConnectionOutput, ConnectionPool, Input, Output, PooledConnection, Settings,
 };
-use smtp::client::Config;
+use smtp::client;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,7 +89,10 @@ impl Send {
             // All messages go over one connection after the other.
             connections_max: 1,
             idle: Duration::from_secs(5),
-            client: Arc::new(Config { helo: "mx.example.org".into(), ..Config::for_tests() }),
+            client: Arc::new(client::Settings {
+                helo: "mx.example.org".into(),
+                ..client::Settings::for_tests()
+            }),
             rules: Arc::new(Rules::for_tests()),
             limits: Limits::for_tests(),
         };

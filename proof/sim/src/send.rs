@@ -58,7 +58,7 @@ impl Send {
     pub fn new(number: u16, start: u64, world: &mut World) -> Send {
         let incarnation = world.chance.u64();
         let ourselves = Ourselves { names: vec!["mx.test".into()], addresses: Vec::new() };
-        let client = client::Config { helo: "mx.test".into(), ..client::Config::for_tests() };
+        let client = client::Settings { helo: "mx.test".into(), ..client::Settings::for_tests() };
         let settings = Settings {
             build: BUILD,
             incarnation,

@@ -182,7 +182,7 @@ fn tests_run_with_the_settings_that_the_daemon_makes_of_an_empty_file() {
     assert_eq!(format!("{:?}", settings.scheduler()), format!("{scheduler:?}"));
     assert_eq!(settings.spool(), spool::Settings::for_tests());
     let client =
-        smtp::client::Config { helo: "mx.test".into(), ..smtp::client::Config::for_tests() };
+        smtp::client::Settings { helo: "mx.test".into(), ..smtp::client::Settings::for_tests() };
     assert_eq!(format!("{:?}", settings.client()), format!("{client:?}"));
     assert_eq!(settings.attempt_limits(), delivery::Limits::for_tests());
     let rules = settings.rules(&HostEnvironment::default());

@@ -2,7 +2,7 @@
 //!
 //! Must never end an incomplete body.
 
-use super::message::Message;
+use super::message::OutboundMessage;
 use crate::framing::Stuffer;
 
 /// Upper bound on the octets of one request: one chunk of the spool.
@@ -28,7 +28,7 @@ pub(super) struct BodyOut {
 
 impl BodyOut {
     /// Starts at the first byte of the message.
-    pub fn start(framing: Framing, message: &Message) -> BodyOut {
+    pub fn start(framing: Framing, message: &OutboundMessage) -> BodyOut {
         BodyOut { framing, offset: 0, bytes: message.body_bytes, asked: false }
     }
 

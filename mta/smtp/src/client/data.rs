@@ -4,9 +4,9 @@
 //! Must never end an incomplete body.
 
 use super::body::{BodyOut, Framing};
-use super::config::Dialect;
 use super::delivery::{Progress, outcome};
-use super::session::{Await, Output, Session, UNWRITTEN_BYTES_MAX, Work};
+use super::session::{Await, Output, Session, State, UNWRITTEN_BYTES_MAX};
+use super::settings::Dialect;
 use crate::framing::Stuffer;
 use mail::{Now, Reply, Stage};
 
@@ -18,7 +18,7 @@ impl Session {
         let line = format!("BDAT {} LAST\r\n", delivery.message.body_bytes);
         self.out.extend_from_slice(line.as_bytes());
         let body = BodyOut::start(Framing::Counted, &delivery.message);
-        self.work = Work::ExpectBody(body);
+        self.state = State::ExpectBody(body);
         self.await_end();
     }
 
@@ -34,7 +34,7 @@ impl Session {
 
     /// Frames the content, or asks for the next bytes of it.
     pub(super) fn pump(&mut self, now: Now) {
-        let Work::ExpectBody(body) = &mut self.work else { return };
+        let State::ExpectBody(body) = &mut self.state else { return };
         let Some(delivery) = &self.delivery else { return };
         while !body.is_whole() && self.out.len() - self.written < UNWRITTEN_BYTES_MAX {
             match &delivery.message.content {
@@ -48,7 +48,7 @@ impl Session {
             }
         }
         if body.is_whole() {
-            let Work::ExpectBody(body) = std::mem::replace(&mut self.work, Work::ExpectReplies)
+            let State::ExpectBody(body) = std::mem::replace(&mut self.state, State::ExpectReplies)
             else {
                 return;
             };
@@ -58,13 +58,13 @@ impl Session {
     }
 
     pub(super) fn body(&mut self, bytes: &[u8], now: Now) {
-        match &mut self.work {
-            Work::ExpectScan { scan, offset, .. } => {
+        match &mut self.state {
+            State::ExpectScan { scan, offset, .. } => {
                 scan.feed(bytes);
                 *offset += bytes.len() as u64;
                 self.scan(now);
             }
-            Work::ExpectBody(body) => {
+            State::ExpectBody(body) => {
                 body.add(bytes, &mut self.out);
                 self.pump(now);
             }
@@ -79,7 +79,7 @@ impl Session {
             (3, false) => {
                 let dots = Framing::Dots(Stuffer::default());
                 let body = BodyOut::start(dots, &delivery.message);
-                self.work = Work::ExpectBody(body);
+                self.state = State::ExpectBody(body);
                 self.await_end();
                 self.pump(now);
             }
@@ -106,7 +106,8 @@ impl Session {
         } else if !delivery.with_bdat {
             delivery.progress = Progress::Ended;
         }
-        let stage = if matches!(self.work, Work::ExpectBody(_)) { Stage::Data } else { Stage::End };
+        let stage =
+            if matches!(self.state, State::ExpectBody(_)) { Stage::Data } else { Stage::End };
         let relayed = !self.offers.dsn;
         delivery.judge_accepted(&outcome(reply, stage, &self.peer, true, relayed));
     }
@@ -121,7 +122,8 @@ impl Session {
         } else if delivery.progress != Progress::Delivered {
             delivery.progress = Progress::Ended;
         }
-        let stage = if matches!(self.work, Work::ExpectBody(_)) { Stage::Data } else { Stage::End };
+        let stage =
+            if matches!(self.state, State::ExpectBody(_)) { Stage::Data } else { Stage::End };
         delivery.judge(place, outcome(reply, stage, &self.peer, true, !self.offers.dsn));
     }
 }

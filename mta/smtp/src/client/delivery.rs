@@ -3,7 +3,7 @@
 //!
 //! Must never leave a recipient without an outcome.
 
-use super::message::{Message, ascii_form};
+use super::message::{OutboundMessage, ascii_form};
 use super::offers::Offers;
 use super::scan::Scan;
 use mail::{Address, BodyKind, Enhanced, Instant, Outcome, Reply, Report, Ret, ReversePath, Stage};
@@ -39,7 +39,7 @@ pub(super) enum Progress {
 
 #[derive(Debug)]
 pub(super) struct Delivery {
-    pub message: Box<Message>,
+    pub message: Box<OutboundMessage>,
     verdicts: Vec<Option<Outcome>>,
     /// The recipients to try, by their place in the message.
     targets: Vec<usize>,
@@ -64,7 +64,7 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    pub fn new(message: Box<Message>, now: Instant) -> Delivery {
+    pub fn new(message: Box<OutboundMessage>, now: Instant) -> Delivery {
         let count = message.recipients.len();
         Delivery {
             message,
@@ -288,7 +288,7 @@ impl Delivery {
     }
 
     /// Returns the message and the outcome of each recipient, in the order of the message.
-    pub fn finish(self) -> (Box<Message>, Vec<Outcome>) {
+    pub fn finish(self) -> (Box<OutboundMessage>, Vec<Outcome>) {
         let judged = |verdict: Option<Outcome>| verdict.expect("fill or the last slice judged it");
         (self.message, self.verdicts.into_iter().map(judged).collect())
     }

@@ -4,14 +4,14 @@
 
 use super::delivery::{Delivery, outcome};
 use super::replies::Garbage;
-use super::session::{Await, Input, Output, Session, Work};
+use super::session::{Await, Input, Output, Session, State};
 use mail::{Enhanced, Reply};
 
 impl Session {
     /// Ends the message and keeps the connection.
     pub(super) fn finish(&mut self) {
         if let Some(delivery) = self.delivery.take() {
-            self.work = Work::Idle;
+            self.state = State::Idle;
             self.messages_ended += 1;
             self.done(delivery);
         }
@@ -60,7 +60,7 @@ impl Session {
         self.out.clear();
         self.written = 0;
         self.awaited.clear();
-        self.work = Work::Closed;
+        self.state = State::Closed;
         self.outputs.push_back(Output::Close);
     }
 

@@ -3,16 +3,16 @@
 //!
 //! Must never send a message to a peer that cannot accept all of it.
 
-use super::config::Dialect;
 use super::delivery::{Delivery, Progress, Step, outcome};
 use super::ending::own;
-use super::message::Message;
+use super::message::OutboundMessage;
 use super::scan::Scan;
-use super::session::{Await, Output, PeerTransaction, Session, Work};
+use super::session::{Await, Output, PeerTransaction, Session, State};
+use super::settings::Dialect;
 use mail::{Enhanced, Now, Reply, Stage};
 
 impl Session {
-    pub(super) fn send(&mut self, mut message: Box<Message>, now: Now) {
+    pub(super) fn send(&mut self, mut message: Box<OutboundMessage>, now: Now) {
         if self.delivery.is_some() || self.offers.mail_max.is_some_and(|max| self.mails >= max) {
             return self.outputs.push_back(Output::Unsent(message));
         }
@@ -20,7 +20,7 @@ impl Session {
         let announced = message.body_bytes;
         message.content = message.content.filter(|content| content.len() as u64 == announced);
         self.delivery = Some(Delivery::new(message, now.monotonic));
-        if let Work::Idle = self.work {
+        if let State::Idle = self.state {
             self.since = now.monotonic;
             self.begin(now);
         }
@@ -39,7 +39,7 @@ impl Session {
         }
         let scan = Scan::default();
         if let Some(only_headers) = delivery.scan_needed(&self.offers) {
-            self.work = Work::ExpectScan { scan, offset: 0, only_headers };
+            self.state = State::ExpectScan { scan, offset: 0, only_headers };
             return self.scan(now);
         }
         self.settled(&scan, now);
@@ -47,7 +47,7 @@ impl Session {
 
     /// Searches the content, or asks for the next bytes of it.
     pub(super) fn scan(&mut self, now: Now) {
-        let Work::ExpectScan { scan, offset, only_headers } = &mut self.work else { return };
+        let State::ExpectScan { scan, offset, only_headers } = &mut self.state else { return };
         let Some(delivery) = &self.delivery else { return };
         if let Some(content) = &delivery.message.content {
             scan.feed(content);
@@ -65,7 +65,7 @@ impl Session {
     pub(super) fn settled(&mut self, scan: &Scan, now: Now) {
         let Some(delivery) = &mut self.delivery else { return };
         delivery.settle(&self.offers, scan, &self.peer);
-        self.work = Work::ExpectReplies;
+        self.state = State::ExpectReplies;
         self.next_transaction(now);
     }
 
@@ -118,7 +118,7 @@ impl Session {
         }
         // BDAT may follow without waiting only if the number of its answers does not depend on the
         // accepted recipients, as it does in LMTP.
-        let chunking = self.offers.chunking && self.config.chunking;
+        let chunking = self.offers.chunking && self.settings.chunking;
         delivery.step = Step::Data;
         if !chunking {
             delivery.step = Step::Nothing;
@@ -132,7 +132,7 @@ impl Session {
 
     /// Writes what comes next, once everything that was written has been answered.
     pub(super) fn advance(&mut self, now: Now) {
-        if !self.awaited.is_empty() || !matches!(self.work, Work::ExpectReplies) {
+        if !self.awaited.is_empty() || !matches!(self.state, State::ExpectReplies) {
             return;
         }
         let Some(delivery) = &mut self.delivery else { return };
@@ -148,7 +148,7 @@ impl Session {
             }
             Step::Data if !delivery.accepted.is_empty() => {
                 delivery.step = Step::Nothing;
-                if self.offers.chunking && self.config.chunking {
+                if self.offers.chunking && self.settings.chunking {
                     self.write_bdat();
                     self.pump(now);
                 } else {

@@ -2,10 +2,10 @@
 //!
 //! Must never offer a message to a peer that has not greeted us.
 
-use super::config::Dialect;
 use super::delivery::outcome;
 use super::offers::Offers;
-use super::session::{Await, Session, Work};
+use super::session::{Await, Session, State};
+use super::settings::Dialect;
 use super::waits::stage_of;
 use mail::{Now, Reply};
 
@@ -38,13 +38,13 @@ impl Session {
     }
 
     pub(super) fn say_hello(&mut self, verb: &str, awaited: Await) {
-        let helo = &self.config.helo;
+        let helo = &self.settings.helo;
         self.out.extend_from_slice(format!("{verb} {helo}\r\n").as_bytes());
         self.awaited.push_back(awaited);
     }
 
     pub(super) fn ready(&mut self, now: Now) {
-        self.work = Work::Idle;
+        self.state = State::Idle;
         if self.delivery.is_some() {
             self.begin(now);
         }

@@ -12,7 +12,7 @@ pub const INLINE_BODY_BYTES_MAX: u64 = 64 * 1024;
 
 /// One message for one next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct OutboundMessage {
     /// The sender, with the parameters that the client gave.
     pub from: MailFrom,
     /// The recipients at this next hop. Outcomes come back in this order.
@@ -23,7 +23,7 @@ pub struct Message {
     pub content: Option<Bytes>,
 }
 
-impl Message {
+impl OutboundMessage {
     /// True if the whole message is in memory and small.
     pub(super) fn is_inline(&self) -> bool {
         self.content.is_some() && self.body_bytes <= INLINE_BODY_BYTES_MAX

@@ -4,7 +4,6 @@
 //! and writes what the session transmits.
 
 mod body;
-mod config;
 mod data;
 mod delivery;
 mod ending;
@@ -15,13 +14,14 @@ mod offers;
 mod replies;
 mod scan;
 mod session;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod waits;
 
 pub use body::BODY_CHUNK_BYTES_MAX;
-pub use config::{Config, Dialect, Timeouts};
-pub use message::{INLINE_BODY_BYTES_MAX, Message};
+pub use message::{INLINE_BODY_BYTES_MAX, OutboundMessage};
 pub use offers::Offers;
 pub use replies::{Garbage, ReplyReader};
 pub use session::{Input, Output, Session};
+pub use settings::{Dialect, Settings, Timeouts};

@@ -4,13 +4,13 @@
 //! Must never report a recipient as delivered without the peer's own 2yz after the last byte.
 
 use super::body::BodyOut;
-use super::config::{Config, Dialect};
 use super::delivery::Delivery;
 use super::ending::own;
-use super::message::Message;
+use super::message::OutboundMessage;
 use super::offers::Offers;
 use super::replies::{Garbage, ReplyReader};
 use super::scan::Scan;
+use super::settings::{Dialect, Settings};
 use bytes::Bytes;
 use mail::{Enhanced, Instant, Now, Outcome, Reply};
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ pub enum Input<'a> {
     /// The peer has closed, or the connection broke.
     Lost,
     /// The next message. Allowed before the greeting and while `can_send` is true.
-    Send(Box<Message>),
+    Send(Box<OutboundMessage>),
     /// The bytes that `Output::NeedBody` asked for.
     Body(Bytes),
     /// The bytes that `Output::NeedBody` asked for cannot be read.
@@ -51,13 +51,13 @@ pub enum Output {
     /// The message has ended.
     Done {
         /// The message.
-        message: Box<Message>,
+        message: Box<OutboundMessage>,
         /// The outcomes, in the order of its recipients.
         outcomes: Vec<Outcome>,
     },
     /// The peer closed a connection that was used before, and had answered nothing of this message.
     /// The message has not failed: the driver gives it to a new connection at once.
-    Unsent(Box<Message>),
+    Unsent(Box<OutboundMessage>),
     /// Write what `transmit` returns, then close the connection.
     Close,
 }
@@ -82,7 +82,7 @@ pub(super) enum Await {
 
 /// The state of the session, named by what it expects.
 #[derive(Debug)]
-pub(super) enum Work {
+pub(super) enum State {
     /// The greeting, or the answer to EHLO, LHLO or HELO.
     ExpectHello,
     /// The next message.
@@ -110,11 +110,11 @@ pub(super) enum PeerTransaction {
 /// The client's end of one connection.
 #[derive(Debug)]
 pub struct Session {
-    pub(super) config: Arc<Config>,
+    pub(super) settings: Arc<Settings>,
     pub(super) dialect: Dialect,
     /// `host[address]:port` for reports.
     pub(super) peer: Box<str>,
-    pub(super) work: Work,
+    pub(super) state: State,
     pub(super) awaited: VecDeque<Await>,
     pub(super) reader: ReplyReader,
     pub(super) offers: Offers,
@@ -133,12 +133,17 @@ pub struct Session {
 
 impl Session {
     /// Starts a session on a connection that was just opened. `peer` names it in reports.
-    pub fn new(config: Arc<Config>, dialect: Dialect, peer: impl Into<Box<str>>, now: Now) -> Self {
+    pub fn new(
+        settings: Arc<Settings>,
+        dialect: Dialect,
+        peer: impl Into<Box<str>>,
+        now: Now,
+    ) -> Self {
         Session {
-            config,
+            settings,
             dialect,
             peer: peer.into(),
-            work: Work::ExpectHello,
+            state: State::ExpectHello,
             awaited: VecDeque::from([Await::Greeting]),
             reader: ReplyReader::default(),
             offers: Offers::default(),
@@ -155,7 +160,7 @@ impl Session {
 
     /// Takes what happened.
     pub fn handle(&mut self, input: Input<'_>, now: Now) {
-        if let Work::Closed = self.work {
+        if let State::Closed = self.state {
             return self.refuse(input);
         }
         match input {
@@ -180,7 +185,7 @@ impl Session {
     pub fn next_wakeup(&self) -> Option<Instant> {
         let patience = self.patience()?;
         let due = self.since + patience;
-        let total = self.delivery.as_ref().map(|d| d.started + self.config.timeouts.total);
+        let total = self.delivery.as_ref().map(|d| d.started + self.settings.timeouts.total);
         Some(total.map_or(due, |total| due.min(total)))
     }
 
@@ -196,7 +201,7 @@ impl Session {
             self.out.clear();
             self.written = 0;
         }
-        if matches!(self.work, Work::ExpectBody(_)) {
+        if matches!(self.state, State::ExpectBody(_)) {
             self.since = now.monotonic;
             self.pump(now);
         } else if matches!(self.awaited.front(), Some(Await::End | Await::EndOf(_))) {
@@ -207,17 +212,17 @@ impl Session {
     /// True if the next message may be given.
     pub fn can_send(&self) -> bool {
         let spent = self.offers.mail_max.is_some_and(|max| self.mails >= max);
-        matches!(self.work, Work::Idle) && !self.reader.is_amid() && !spent
+        matches!(self.state, State::Idle) && !self.reader.is_amid() && !spent
     }
 
     /// True if the peer has greeted and no message is under way.
     pub fn is_idle(&self) -> bool {
-        matches!(self.work, Work::Idle)
+        matches!(self.state, State::Idle)
     }
 
     /// True if the session is over.
     pub fn is_closed(&self) -> bool {
-        matches!(self.work, Work::Closed)
+        matches!(self.state, State::Closed)
     }
 
     /// The number of transactions that were begun on this connection.
@@ -265,10 +270,11 @@ impl Session {
             return self.lose((reply, true));
         }
         if let Some(delivery) = &mut self.delivery {
-            delivery.answered |= !matches!(self.work, Work::ExpectHello) && awaited != Await::Rset;
+            delivery.answered |=
+                !matches!(self.state, State::ExpectHello) && awaited != Await::Rset;
         }
         let at_end = matches!(awaited, Await::End | Await::EndOf(_));
-        let early = at_end && matches!(self.work, Work::ExpectBody(_));
+        let early = at_end && matches!(self.state, State::ExpectBody(_));
         self.awaited.pop_front();
         if early && reply.code / 100 < 4 {
             return self.unfit(awaited, &reply);

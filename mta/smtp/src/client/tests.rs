@@ -164,9 +164,9 @@ fn recipient(address: &str) -> Recipient {
 
 const BODY: &str = "Received: here\r\nSubject: x\r\n\r\n.dot\r\n..\r\nend\r\n";
 
-fn message(recipients: usize) -> Box<Message> {
+fn message(recipients: usize) -> Box<OutboundMessage> {
     let addresses = (0..recipients).map(|n| recipient(&format!("r{n}@sink.test")));
-    Box::new(Message {
+    Box::new(OutboundMessage {
         from: MailFrom::new(ReversePath::Address(Address::parse("s@source.test", false).unwrap())),
         recipients: addresses.collect(),
         body_bytes: BODY.len() as u64,
@@ -174,10 +174,10 @@ fn message(recipients: usize) -> Box<Message> {
     })
 }
 
-fn with_content(body: BodyKind, content: &'static str) -> Box<Message> {
+fn with_content(body: BodyKind, content: &'static str) -> Box<OutboundMessage> {
     let content = Bytes::from_static(content.as_bytes());
     let body_bytes = content.len() as u64;
-    Box::new(Message {
+    Box::new(OutboundMessage {
         from: MailFrom { body, ..message(1).from },
         body_bytes,
         content: Some(content),
@@ -234,14 +234,14 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(dialect: Dialect, config: Config, rules: &[(&'static str, &str)]) -> Talk {
+    fn new(dialect: Dialect, settings: Settings, rules: &[(&'static str, &str)]) -> Talk {
         let mut server = Server::new(rules);
         server.lmtp = dialect == Dialect::Lmtp;
-        let session = Session::new(Arc::new(config), dialect, "sink[192.0.2.1]:25", at(0));
+        let session = Session::new(Arc::new(settings), dialect, "sink[192.0.2.1]:25", at(0));
         Talk { server, session, whole: Vec::new(), ended: Vec::new(), closed: false }
     }
 
-    fn send(&mut self, message: Box<Message>) {
+    fn send(&mut self, message: Box<OutboundMessage>) {
         self.whole = BODY.into();
         self.session.handle(Input::Send(message), at(0));
     }
@@ -298,10 +298,10 @@ impl Talk {
 fn tell_cut(
     dialect: Dialect,
     rules: &[(&'static str, &str)],
-    messages: &[Box<Message>],
+    messages: &[Box<OutboundMessage>],
     cuts: &[usize],
 ) -> Story {
-    let mut talk = Talk::new(dialect, Config::for_tests(), rules);
+    let mut talk = Talk::new(dialect, Settings::for_tests(), rules);
     for message in messages {
         talk.send(message.clone());
         talk.run(cuts);
@@ -310,7 +310,7 @@ fn tell_cut(
 }
 
 /// Returns the story with whole replies, and asserts that it is the same byte by byte.
-fn tell(rules: &[(&'static str, &str)], messages: &[Box<Message>]) -> Story {
+fn tell(rules: &[(&'static str, &str)], messages: &[Box<OutboundMessage>]) -> Story {
     let whole = tell_cut(Dialect::Smtp, rules, messages, &[usize::MAX]);
     assert_eq!(whole, tell_cut(Dialect::Smtp, rules, messages, &[1]), "{rules:?}");
     whole
@@ -462,7 +462,7 @@ fn d151_a_body_that_breaks_off_is_never_ended() {
     for (hello, input) in
         [(PLAIN, Input::BodyFailed), (ALL, Input::BodyFailed), (PLAIN, Input::Lost)]
     {
-        let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", hello)]);
+        let mut talk = Talk::new(Dialect::Smtp, Settings::for_tests(), &[("EHLO", hello)]);
         let mut message = message(1);
         message.content = None;
         message.body_bytes = 70_000;
@@ -490,7 +490,7 @@ fn d151_a_body_that_breaks_off_is_never_ended() {
 #[test]
 fn d152_a_late_answer_counts_and_a_later_one_does_not() {
     for (seconds, expected) in [(599, "D End 250"), (600, "T End own 451, closed")] {
-        let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[(".", "")]);
+        let mut talk = Talk::new(Dialect::Smtp, Settings::for_tests(), &[(".", "")]);
         talk.send(message(1));
         talk.run(&[usize::MAX]);
         let due = talk.session.next_wakeup().unwrap();
@@ -683,7 +683,8 @@ fn d156_and_d157_lmtp_answers_for_each_recipient_and_only_missing_ones_are_tried
 #[test]
 fn d159_a_peer_that_trickles_or_does_not_read_is_given_up_in_time() {
     // One byte in 30 seconds does not move the deadline of the answer.
-    let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", PLAIN), ("MAIL", "")]);
+    let mut talk =
+        Talk::new(Dialect::Smtp, Settings::for_tests(), &[("EHLO", PLAIN), ("MAIL", "")]);
     talk.send(message(1));
     talk.run(&[usize::MAX]);
     let mut now = 0;
@@ -697,7 +698,7 @@ fn d159_a_peer_that_trickles_or_does_not_read_is_given_up_in_time() {
     assert_eq!(talk.story().summary(), "T Mail own 451, closed");
 
     // A peer that reads single bytes has an hour for the whole message.
-    let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", PLAIN)]);
+    let mut talk = Talk::new(Dialect::Smtp, Settings::for_tests(), &[("EHLO", PLAIN)]);
     let mut large = message(1);
     large.content = None;
     large.body_bytes = 10 << 20;
@@ -858,7 +859,7 @@ fn d176_an_idle_connection_that_the_peer_closed_gives_the_message_back_unsent() 
         let story = tell(&rules, &[message(1), message(1)]);
         assert_eq!(story.summary(), expected, "{rules:?}");
     }
-    let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[]);
+    let mut talk = Talk::new(Dialect::Smtp, Settings::for_tests(), &[]);
     talk.send(message(1));
     talk.run(&[usize::MAX]);
     talk.session.handle(Input::Received(b"421 4.4.2 idle\r\n"), at(9));
@@ -872,13 +873,13 @@ fn d176_an_idle_connection_that_the_peer_closed_gives_the_message_back_unsent() 
 #[test]
 fn a_goodbye_while_a_body_is_looked_at_leaves_no_message_without_an_end() {
     let eight_bit = |used| {
-        let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", PIPELINING)]);
+        let mut talk = Talk::new(Dialect::Smtp, Settings::for_tests(), &[("EHLO", PIPELINING)]);
         talk.run(&[usize::MAX]);
         if used {
             talk.send(message(1));
             talk.run(&[usize::MAX]);
         }
-        let mut message = Message { content: None, ..*message(2) };
+        let mut message = OutboundMessage { content: None, ..*message(2) };
         message.from.body = BodyKind::EightBit;
         talk.session.handle(Input::Send(Box::new(message)), at(1));
         assert!(matches!(talk.session.poll(), Some(Output::NeedBody { .. })));
@@ -927,8 +928,8 @@ fn an_answer_before_the_end_of_the_body_delivers_nothing() {
     for (early, expected) in
         [("250 kept\r\n", "T Data own 451, closed"), ("550 no\r\n", "F Data 550, closed")]
     {
-        let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", ALL)]);
-        talk.send(Box::new(Message { content: None, body_bytes: 70_000, ..*message(1) }));
+        let mut talk = Talk::new(Dialect::Smtp, Settings::for_tests(), &[("EHLO", ALL)]);
+        talk.send(Box::new(OutboundMessage { content: None, body_bytes: 70_000, ..*message(1) }));
         while talk.session.poll().is_none() {
             let outgoing = talk.session.transmit().to_vec();
             talk.server.take(&outgoing);
@@ -946,7 +947,7 @@ fn an_answer_before_the_end_of_the_body_delivers_nothing() {
 fn a_connection_takes_as_many_messages_as_the_peer_allows() {
     for (hello, expected) in [("250 LIMITS MAILMAX=2\r\n", 2), (PLAIN, 5)] {
         let hello = format!("250-s\r\n{hello}");
-        let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[("EHLO", &hello)]);
+        let mut talk = Talk::new(Dialect::Smtp, Settings::for_tests(), &[("EHLO", &hello)]);
         talk.run(&[usize::MAX]);
         let sent = (0..5).take_while(|_| {
             let can_send = talk.session.can_send();
@@ -976,7 +977,7 @@ fn limits_of_the_peer_are_kept() {
 
 #[test]
 fn a_small_message_with_its_envelope_is_one_write() {
-    let mut talk = Talk::new(Dialect::Smtp, Config::for_tests(), &[]);
+    let mut talk = Talk::new(Dialect::Smtp, Settings::for_tests(), &[]);
     talk.send(message(3));
     talk.session.handle(Input::Received(b"220 a\r\n"), at(0));
     let hello = talk.session.transmit().len();
@@ -1024,7 +1025,7 @@ proptest! {
     ) {
         let script = format!("220 a\r\n{ALL}250 a\r\n250 b\r\n250 c\r\n250 d\r\n");
         let mut session =
-            Session::new(Arc::new(Config::for_tests()), Dialect::Smtp, "p", at(0));
+            Session::new(Arc::new(Settings::for_tests()), Dialect::Smtp, "p", at(0));
         session.handle(Input::Send(message(2)), at(0));
         session.handle(Input::Received(&script.as_bytes()[..good.min(script.len())]), at(0));
         session.handle(Input::Received(&junk), at(0));

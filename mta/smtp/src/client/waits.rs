@@ -2,7 +2,7 @@
 //!
 //! Must never extend a timeout because of single bytes that arrive.
 
-use super::session::{Await, Session, Work};
+use super::session::{Await, Session, State};
 use mail::{Enhanced, Now, Reply, Stage};
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ impl Session {
     }
 
     pub(super) fn patience(&self) -> Option<Duration> {
-        let timeouts = &self.config.timeouts;
-        if let Work::ExpectBody(_) | Work::ExpectScan { .. } = self.work {
+        let timeouts = &self.settings.timeouts;
+        if let State::ExpectBody(_) | State::ExpectScan { .. } = self.state {
             return Some(timeouts.block);
         }
         let patience = match self.awaited.front()? {
@@ -34,10 +34,10 @@ impl Session {
     }
 
     pub(super) fn stage(&self) -> Stage {
-        match (self.awaited.front(), &self.work) {
-            (Some(Await::End | Await::EndOf(_)), Work::ExpectBody(_)) => Stage::Data,
+        match (self.awaited.front(), &self.state) {
+            (Some(Await::End | Await::EndOf(_)), State::ExpectBody(_)) => Stage::Data,
             (Some(awaited), _) => stage_of(*awaited),
-            (None, Work::ExpectHello) => Stage::Hello,
+            (None, State::ExpectHello) => Stage::Hello,
             (None, _) => Stage::Mail,
         }
     }

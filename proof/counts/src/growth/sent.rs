@@ -7,7 +7,7 @@ use crate::meter::{Count, outside};
 use bytes::Bytes;
 use delivery::{DeadAddresses, Input, Limits, OutboundSession, Output, Rules};
 use mail::{Host, NextHop, Now, Outcome};
-use smtp::client::{self, Config, Message};
+use smtp::client::{self, OutboundMessage};
 use std::sync::Arc;
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nbody\r\n";
@@ -23,14 +23,15 @@ pub fn domains(n: usize) -> Count {
 
 fn transaction(n: usize, domains: bool) -> Count {
     let envelope = envelope(n, domains);
-    let message = Box::new(Message {
+    let message = Box::new(OutboundMessage {
         from: envelope.from,
         recipients: envelope.recipients,
         body_bytes: CONTENT.len() as u64,
         content: Some(Bytes::from_static(CONTENT)),
     });
     let hop = NextHop::Smtp(Host::Address([192, 0, 2, 26].into()), 25);
-    let config = Config { helo: "mx.example.org".into(), ..Config::for_tests() };
+    let config =
+        client::Settings { helo: "mx.example.org".into(), ..client::Settings::for_tests() };
     let (count, outcomes) = counted(|| {
         let (rules, limits) = (Arc::new(Rules::for_tests()), Limits::for_tests());
         let now = Now::default();

@@ -4,7 +4,7 @@
 
 use crate::input::{Input, pieces};
 use ::smtp::client::{
-    BODY_CHUNK_BYTES_MAX, Config, Dialect, Input as Told, Message, Output, Session,
+    BODY_CHUNK_BYTES_MAX, Dialect, Input as Told, OutboundMessage, Output, Session, Settings,
 };
 use bytes::Bytes;
 use mail::{
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The sizes and kinds of message that take different ways.
-fn message(kind: u8) -> Message {
+fn message(kind: u8) -> OutboundMessage {
     let address = |text: &str| Address::parse(text, true).expect("it is one");
     let utf8 = kind & 1 != 0;
     let mut recipients = vec!["x@y.test", "\"q r\"@y.test", "z@w.test"];
@@ -28,7 +28,7 @@ fn message(kind: u8) -> Message {
         orcpt: (kind & 8 != 0).then(|| "rfc822;x+2By@z.test".into()),
     };
     let body = body(kind);
-    Message {
+    OutboundMessage {
         from: MailFrom {
             sender: if kind & 16 != 0 {
                 ReversePath::Null
@@ -74,7 +74,7 @@ impl Driver {
     fn new(flags: u8) -> Driver {
         let dialect = if flags & 1 != 0 { Dialect::Lmtp } else { Dialect::Smtp };
         let config =
-            Config { helo: "c.test".into(), chunking: flags & 2 != 0, ..Config::for_tests() };
+            Settings { helo: "c.test".into(), chunking: flags & 2 != 0, ..Settings::for_tests() };
         let now = Now { monotonic: Instant::from_nanos(1), ..Now::default() };
         Driver {
             session: Session::new(Arc::new(config), dialect, "peer.test[192.0.2.1]:25", now),

@@ -15,7 +15,7 @@ pub enum Dialect {
 
 /// The settings that all sessions of a process share.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct Settings {
     /// The argument of EHLO, HELO and LHLO.
     pub helo: Box<str>,
     /// How long the session waits for each reply.
@@ -62,11 +62,11 @@ impl Timeouts {
     }
 }
 
-impl Config {
+impl Settings {
     /// The daemon's settings with `localhost` as its name, for tests of any crate.
     ///
     /// Product code fills every field itself; tidy refuses a call from it.
-    pub fn for_tests() -> Config {
-        Config { helo: "localhost".into(), timeouts: Timeouts::for_tests(), chunking: true }
+    pub fn for_tests() -> Settings {
+        Settings { helo: "localhost".into(), timeouts: Timeouts::for_tests(), chunking: true }
     }
 }
