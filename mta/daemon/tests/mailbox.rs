@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use daemon::mailbox::{Base, Delivery, Format, Mailbox, MailboxAlarm, Message, Scene};
+use daemon::mailbox::{Base, Format, LocalMessage, Mailbox, MailboxAlarm, MailboxDelivery, Scene};
 use mail::{Address, Enhanced, Outcome, ReversePath, Timestamp};
 use needs::Need;
 use std::fs::{self, File};
@@ -26,23 +26,23 @@ fn scene() -> Scene {
 /// The group `mail` in these tests.
 const MAIL: u32 = 61_009;
 
-fn deliver_batch(batch: &[Delivery], scene: &Scene) -> Vec<Outcome> {
+fn deliver_batch(batch: &[MailboxDelivery], scene: &Scene) -> Vec<Outcome> {
     let mut alarms: Vec<MailboxAlarm> = Vec::new();
     let outcomes = daemon::mailbox::deliver_batch(batch, scene, &mut alarms);
     assert_eq!(alarms, []);
     outcomes
 }
 
-fn message(base: &Base, text: &[u8]) -> Arc<Message> {
+fn message(base: &Base, text: &[u8]) -> Arc<LocalMessage> {
     let sender = ReversePath::Address(Address::parse("sender@example.org", false).unwrap());
-    Arc::new(Message::read(sender, text, base.directory().as_fd()).unwrap())
+    Arc::new(LocalMessage::read(sender, text, base.directory().as_fd()).unwrap())
 }
 
-fn delivery(base: &Arc<Base>, user: &str, format: Format, text: &[u8]) -> Delivery {
+fn delivery(base: &Arc<Base>, user: &str, format: Format, text: &[u8]) -> MailboxDelivery {
     let mailbox = Mailbox { base: base.clone(), path: user.to_owned(), format };
     let local = if user.starts_with('.') { format!("\"{user}\"") } else { user.to_owned() };
     let recipient = Address::parse(&format!("{local}@local.test"), false).unwrap();
-    Delivery { message: message(base, text), recipient, mailbox }
+    MailboxDelivery { message: message(base, text), recipient, mailbox }
 }
 
 fn base(path: &Path) -> Arc<Base> {

@@ -117,7 +117,7 @@ pub struct Search {
 enum State {
     ExpectMx(Domain),
     ExpectAddresses {
-        hosts: Vec<Candidate>,
+        hosts: Vec<MxHost>,
         by_mx: bool,
         domain: Domain,
         left_out: LeftOut,
@@ -129,7 +129,7 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Candidate {
+struct MxHost {
     preference: u16,
     host: Box<str>,
     addresses: Option<Answers<IpAddr>>,
@@ -296,7 +296,7 @@ impl Search {
     /// A domain without MX is its own mail server (RFC 5321 5.1).
     fn ask_domain(&mut self, domain: Domain) {
         let host = domain.as_str().into();
-        let hosts = vec![Candidate { preference: 0, host, addresses: None }];
+        let hosts = vec![MxHost { preference: 0, host, addresses: None }];
         self.questions.push_back(Question::Addresses(domain.clone()));
         let left_out = LeftOut::default();
         self.state = State::ExpectAddresses { hosts, by_mx: false, domain, left_out };
@@ -313,7 +313,7 @@ impl Search {
         records
             .retain(|mx| self.usable(&mx.host) && ourselves.is_none_or(|own| mx.preference < own));
         records.truncate(MX_HOSTS_MAX);
-        let hosts: Vec<_> = records.into_iter().map(Candidate::of).collect();
+        let hosts: Vec<_> = records.into_iter().map(MxHost::of).collect();
         let left_out = LeftOut { ourselves };
         if hosts.iter().all(|host| host.addresses.is_some()) {
             return self.choose(hosts, true, &domain, left_out, chance);
@@ -331,17 +331,17 @@ impl Search {
     /// Ends the search once all questions are answered.
     fn choose(
         &mut self,
-        hosts: Vec<Candidate>,
+        hosts: Vec<MxHost>,
         by_mx: bool,
         domain: &Domain,
         left_out: LeftOut,
         chance: u64,
     ) {
-        let found = |host: &Candidate| match &host.addresses {
+        let found = |host: &MxHost| match &host.addresses {
             Some(Answers::Found(addresses)) => addresses.clone(),
             _ => Vec::new(),
         };
-        let own = |host: &&Candidate| found(host).iter().any(|address| self.is_ourselves(*address));
+        let own = |host: &&MxHost| found(host).iter().any(|address| self.is_ourselves(*address));
         let by_address = hosts.iter().filter(own).map(|host| host.preference).min();
         let ourselves = [left_out.ourselves, by_address].into_iter().flatten().min();
         let mut dice = Dice(chance.rotate_left(17));
@@ -424,11 +424,11 @@ fn literal(domain: &str) -> Option<IpAddr> {
     }
 }
 
-impl Candidate {
+impl MxHost {
     /// An MX record that holds an address needs no lookup.
-    fn of(mx: Mx) -> Candidate {
+    fn of(mx: Mx) -> MxHost {
         let addresses = mx.host.parse().ok().map(|address| Answers::Found(vec![address]));
-        Candidate { preference: mx.preference, host: mx.host, addresses }
+        MxHost { preference: mx.preference, host: mx.host, addresses }
     }
 }
 

@@ -54,11 +54,12 @@ impl Repeats {
         at: usize,
         before: impl Fn(usize) -> A,
     ) -> bool {
-        let Some(mailbox) = Mailbox::of(policy, address) else { return false };
+        let Some(mailbox) = CanonicalMailbox::of(policy, address) else { return false };
         let hash = self.key.hash_one(&mailbox);
         match self.places.get(&hash) {
             Some(&place) => {
-                Mailbox::of(policy, before(place as usize).borrow()).as_ref() == Some(&mailbox)
+                CanonicalMailbox::of(policy, before(place as usize).borrow()).as_ref()
+                    == Some(&mailbox)
             }
             None => {
                 self.places.insert(hash, u32::try_from(at).unwrap_or(u32::MAX));
@@ -70,7 +71,7 @@ impl Repeats {
 
 /// A mailbox of ours in its canonical form.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Mailbox {
+struct CanonicalMailbox {
     /// The name that `mailbox_name` returns.
     name: String,
     /// The domain, because two of our domains may store their mail in different places. Different spellings of an
@@ -78,20 +79,22 @@ struct Mailbox {
     domain: Box<str>,
 }
 
-impl Mailbox {
+impl CanonicalMailbox {
     /// Returns the mailbox of an address, or `None` if its mail is not delivered here.
     ///
     /// The address of the postmaster in the settings is an exception. All spellings of the postmaster are replaced by
     /// it, so it is compared as written, even if it is elsewhere.
-    fn of(policy: &Policy, address: &Address) -> Option<Mailbox> {
+    fn of(policy: &Policy, address: &Address) -> Option<CanonicalMailbox> {
         let domain = address.domain();
         if !policy.ends_here(domain) {
             let named = matches!(&policy.postmaster, Postmaster::Address(postmaster) if postmaster == address);
-            return named
-                .then(|| Mailbox { name: address.local().into(), domain: canonical(domain) });
+            return named.then(|| CanonicalMailbox {
+                name: address.local().into(),
+                domain: canonical(domain),
+            });
         }
         let name = policy.mailboxes.name(address.local())?;
-        Some(Mailbox { name, domain: canonical(domain) })
+        Some(CanonicalMailbox { name, domain: canonical(domain) })
     }
 }
 
@@ -198,7 +201,7 @@ mod tests {
         let [one, other] =
             ["one@local.test", "other@local.test"].map(|text| Address::parse(text, false).unwrap());
         let mut repeats = Repeats::default();
-        let hash = repeats.key.hash_one(Mailbox::of(&policy, &other).unwrap());
+        let hash = repeats.key.hash_one(CanonicalMailbox::of(&policy, &other).unwrap());
         repeats.places.insert(hash, 0);
         assert!(!repeats.had(&policy, &other, 1, |_| &one));
     }

@@ -96,7 +96,7 @@ pub const GROWTH_BYTES_MAX: usize = 3;
 /// Removes the framing of an incoming body, which is given in pieces.
 #[derive(Clone, Debug)]
 pub struct Unstuffer {
-    place: Place,
+    position: LinePosition,
     bare_lf: BareLf,
     /// True if the last line ended in CRLF or no line has ended. A single dot then ends the message.
     after_crlf: bool,
@@ -111,7 +111,7 @@ pub struct Unstuffer {
 
 /// Where in a line the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum LinePosition {
     /// After the end of a line, or at the start of the body.
     LineStart,
     /// Within a line.
@@ -146,7 +146,7 @@ impl Unstuffer {
 
     fn new(dots: bool, bare_lf: BareLf) -> Self {
         Unstuffer {
-            place: Place::LineStart,
+            position: LinePosition::LineStart,
             bare_lf,
             after_crlf: true,
             dots,
@@ -168,7 +168,7 @@ impl Unstuffer {
 
     /// Records the end of a raw body: a CR at the end is bare.
     pub fn end_raw(&mut self) {
-        if self.place == Place::AfterCr {
+        if self.position == LinePosition::AfterCr {
             self.mark(Flaw::BareCr);
         }
     }
@@ -185,32 +185,32 @@ impl Unstuffer {
         let bytes = &bytes[..bytes.len().min(room)];
         let mut run = Run { bytes, copied: 0, at: 0, spare: room - bytes.len() };
         while run.at < run.bytes.len() {
-            match self.place {
-                Place::Middle => self.within_line(&mut run, out),
-                Place::LineStart if self.dots && bytes[run.at] == b'.' => {
+            match self.position {
+                LinePosition::Middle => self.within_line(&mut run, out),
+                LinePosition::LineStart if self.dots && bytes[run.at] == b'.' => {
                     run.copy(out);
                     run.drop_byte();
-                    self.place = Place::AfterDot;
+                    self.position = LinePosition::AfterDot;
                 }
-                Place::LineStart => self.place = Place::Middle,
-                Place::AfterCr => self.after_cr(&mut run),
-                Place::AfterDot if bytes[run.at] == b'\r' => {
+                LinePosition::LineStart => self.position = LinePosition::Middle,
+                LinePosition::AfterCr => self.after_cr(&mut run),
+                LinePosition::AfterDot if bytes[run.at] == b'\r' => {
                     run.drop_byte();
-                    self.place = Place::AfterDotCr;
+                    self.position = LinePosition::AfterDotCr;
                 }
-                Place::AfterDot if bytes[run.at] == b'\n' && self.normalizes() => {
+                LinePosition::AfterDot if bytes[run.at] == b'\n' && self.normalizes() => {
                     self.dot_line(false, &mut run, out);
                 }
-                Place::AfterDot => self.place = Place::Middle,
-                Place::AfterDotCr if bytes[run.at] == b'\n' && self.after_crlf => {
+                LinePosition::AfterDot => self.position = LinePosition::Middle,
+                LinePosition::AfterDotCr if bytes[run.at] == b'\n' && self.after_crlf => {
                     return Taken { used: run.at + 1, ended: true };
                 }
-                Place::AfterDotCr if bytes[run.at] == b'\n' => {
+                LinePosition::AfterDotCr if bytes[run.at] == b'\n' => {
                     self.dot_line(true, &mut run, out);
                 }
-                Place::AfterDotCr => {
+                LinePosition::AfterDotCr => {
                     self.mark(Flaw::BareCr);
-                    self.place = Place::Middle;
+                    self.position = LinePosition::Middle;
                 }
             }
         }
@@ -255,7 +255,7 @@ impl Unstuffer {
                 run.at += 1;
                 self.end_line(true);
             }
-            (b'\r', None) => self.place = Place::AfterCr,
+            (b'\r', None) => self.position = LinePosition::AfterCr,
             (b'\r', Some(_)) => self.mark(Flaw::BareCr),
             (b'\n', _) => self.mark(Flaw::BareLf),
             _ => self.mark(Flaw::Nul),
@@ -268,12 +268,12 @@ impl Unstuffer {
             self.end_line(true);
         } else {
             self.mark(Flaw::BareCr);
-            self.place = Place::Middle;
+            self.position = LinePosition::Middle;
         }
     }
 
     fn end_line(&mut self, crlf: bool) {
-        self.place = Place::LineStart;
+        self.position = LinePosition::LineStart;
         self.after_crlf = crlf;
         self.line_bytes_longest = self.line_bytes_longest.max(self.line_bytes);
         self.line_bytes = 0;

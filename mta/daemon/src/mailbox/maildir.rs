@@ -12,7 +12,7 @@
 
 use super::place::{self, unique_name};
 use super::syncs::sync_all;
-use super::{Delivery, Fault, Results, Scene};
+use super::{Fault, MailboxDelivery, Results, Scene};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,11 +38,11 @@ struct Written {
 }
 
 /// Delivers all messages.
-pub(super) fn deliver(deliveries: &[&Delivery], scene: &Scene) -> Results {
+pub(super) fn deliver(deliveries: &[&MailboxDelivery], scene: &Scene) -> Results {
     deliveries.chunks(SLICE_FILES_MAX).flat_map(|slice| deliver_slice(slice, scene)).collect()
 }
 
-fn deliver_slice(slice: &[&Delivery], scene: &Scene) -> Results {
+fn deliver_slice(slice: &[&MailboxDelivery], scene: &Scene) -> Results {
     let mut maildirs = Maildirs::default();
     let mut buffer = Vec::new();
     let mut written: Vec<Result<(Written, usize), Fault>> = Vec::with_capacity(slice.len());
@@ -67,7 +67,7 @@ struct Maildirs {
 }
 
 impl Maildirs {
-    fn open(&mut self, delivery: &Delivery, scene: &Scene) -> Result<usize, Fault> {
+    fn open(&mut self, delivery: &MailboxDelivery, scene: &Scene) -> Result<usize, Fault> {
         let mailbox = &delivery.mailbox;
         let key = (Arc::as_ptr(&mailbox.base) as usize, mailbox.path.clone());
         if let Some(known) = self.places.get(&key) {
@@ -100,7 +100,7 @@ impl Maildirs {
 
 impl Maildir {
     /// Opens the Maildir if it and its three directories belong to the recipient alone. Makes missing directories.
-    fn open(delivery: &Delivery, scene: &Scene) -> Result<Maildir, Fault> {
+    fn open(delivery: &MailboxDelivery, scene: &Scene) -> Result<Maildir, Fault> {
         let mailbox = &delivery.mailbox;
         let refuse = |directory: &File| place::refuse_not_theirs(directory, scene.groups);
         let own = mailbox.base.open_below(mailbox.path.trim_matches('/')).map_err(cannot_open)?;
@@ -120,7 +120,7 @@ impl Maildir {
     /// Writes one message to `tmp`, and tells the kernel to begin to write it to the disk.
     fn write(
         &self,
-        delivery: &Delivery,
+        delivery: &MailboxDelivery,
         scene: &Scene,
         buffer: &mut Vec<u8>,
     ) -> Result<Written, Fault> {
@@ -153,7 +153,11 @@ fn cannot_open(error: io::Error) -> Fault {
     Fault::io("cannot open the Maildir", &error)
 }
 
-fn write_message(file: &mut File, delivery: &Delivery, buffer: &mut Vec<u8>) -> io::Result<()> {
+fn write_message(
+    file: &mut File,
+    delivery: &MailboxDelivery,
+    buffer: &mut Vec<u8>,
+) -> io::Result<()> {
     buffer.clear();
     super::trace_lines(&delivery.message, &delivery.recipient, buffer);
     let Some(text) = delivery.message.in_memory() else {

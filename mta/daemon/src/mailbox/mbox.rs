@@ -5,7 +5,7 @@
 
 use super::lock::{self, LockError, MboxLock};
 use super::text::{QuoteFrom, from_line};
-use super::{Delivery, Fault, Mailbox, Results, Scene, place};
+use super::{Fault, Mailbox, MailboxDelivery, Results, Scene, place};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,7 +20,7 @@ const BUFFER_BYTES: usize = 1024 * 1024;
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// Delivers all messages. Mailboxes that other programs have locked come last, so that they delay no other mailbox.
-pub(super) fn deliver(deliveries: &[&Delivery], scene: &Scene) -> Results {
+pub(super) fn deliver(deliveries: &[&MailboxDelivery], scene: &Scene) -> Results {
     let mut boxes: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
     for (i, delivery) in deliveries.iter().enumerate() {
         boxes.entry(delivery.mailbox.display()).or_default().push(i);
@@ -42,7 +42,12 @@ enum Attempted {
     Busy,
 }
 
-fn wait_for(mut busy: Vec<Vec<usize>>, all: &[&Delivery], scene: &Scene, results: &mut Results) {
+fn wait_for(
+    mut busy: Vec<Vec<usize>>,
+    all: &[&MailboxDelivery],
+    scene: &Scene,
+    results: &mut Results,
+) {
     let until = Instant::now() + scene.lock_wait_max;
     while !busy.is_empty() && Instant::now() < until {
         std::thread::sleep(LOCK_POLL);
@@ -56,11 +61,11 @@ fn wait_for(mut busy: Vec<Vec<usize>>, all: &[&Delivery], scene: &Scene, results
 /// Delivers all messages for one mailbox with one lock, few writes and one sync.
 fn deliver_box(
     members: &[usize],
-    all: &[&Delivery],
+    all: &[&MailboxDelivery],
     scene: &Scene,
     results: &mut Results,
 ) -> Attempted {
-    let chosen: Vec<&Delivery> = members.iter().map(|&i| all[i]).collect();
+    let chosen: Vec<&MailboxDelivery> = members.iter().map(|&i| all[i]).collect();
     let outcome = open_box(&chosen[0].mailbox, scene).and_then(|mbox| match mbox.lock() {
         Ok(lock) => Ok(Some(mbox.append(&chosen, scene, lock))),
         Err(LockError::Busy) => Ok(None),
@@ -125,7 +130,7 @@ impl Mbox {
         if same { Ok(lock) } else { Err(LockError::Busy) }
     }
 
-    fn append(&self, chosen: &[&Delivery], scene: &Scene, lock: MboxLock<'_>) -> Results {
+    fn append(&self, chosen: &[&MailboxDelivery], scene: &Scene, lock: MboxLock<'_>) -> Results {
         let results = match self.file.metadata() {
             Ok(stat) => self.append_at(stat.len(), chosen, scene),
             Err(error) => vec![Err(Fault::io("cannot read the mailbox", &error)); chosen.len()],
@@ -134,7 +139,7 @@ impl Mbox {
         results
     }
 
-    fn append_at(&self, old: u64, chosen: &[&Delivery], scene: &Scene) -> Results {
+    fn append_at(&self, old: u64, chosen: &[&MailboxDelivery], scene: &Scene) -> Results {
         let mut writer = Appender::new(&self.file, old);
         let failure = writer.write_all(chosen, scene).err();
         let whole = writer.whole();
@@ -189,7 +194,7 @@ impl<'a> Appender<'a> {
         Appender { file, old, written: 0, buffer: Vec::new(), ends: Vec::new() }
     }
 
-    fn write_all(&mut self, chosen: &[&Delivery], scene: &Scene) -> io::Result<()> {
+    fn write_all(&mut self, chosen: &[&MailboxDelivery], scene: &Scene) -> io::Result<()> {
         self.end_last_line()?;
         for delivery in chosen {
             self.message(delivery, scene)?;
@@ -208,7 +213,7 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    fn message(&mut self, delivery: &Delivery, scene: &Scene) -> io::Result<()> {
+    fn message(&mut self, delivery: &MailboxDelivery, scene: &Scene) -> io::Result<()> {
         self.buffer.extend_from_slice(from_line(delivery.message.sender(), scene.now).as_bytes());
         super::trace_lines(&delivery.message, &delivery.recipient, &mut self.buffer);
         let mut quote = QuoteFrom::default();

@@ -21,7 +21,7 @@ const COPY_BYTES: usize = 256 * 1024;
 
 /// A complete message. Its lines end with LF.
 #[derive(Debug)]
-pub struct Message {
+pub struct LocalMessage {
     sender: ReversePath,
     content: Content,
     delivered_to: DeliveredTo,
@@ -74,7 +74,7 @@ impl Intake {
     }
 
     /// Ends the message.
-    pub fn finish(mut self) -> io::Result<Message> {
+    pub fn finish(mut self) -> io::Result<LocalMessage> {
         if let Some(lf) = &mut self.lf {
             let before = self.memory.len();
             lf.finish(&mut self.memory);
@@ -88,7 +88,7 @@ impl Intake {
             }
         };
         let delivered_to = self.header.delivered_to();
-        Ok(Message { sender: self.sender, content, delivered_to })
+        Ok(LocalMessage { sender: self.sender, content, delivered_to })
     }
 
     fn spill(&mut self, stage: BorrowedFd<'_>) -> io::Result<()> {
@@ -103,7 +103,7 @@ impl Intake {
     }
 }
 
-impl Message {
+impl LocalMessage {
     /// MAIL FROM.
     pub fn sender(&self) -> &ReversePath {
         &self.sender
@@ -174,13 +174,13 @@ pub fn nameless(dir: BorrowedFd<'_>) -> io::Result<File> {
 }
 
 /// Receives a message from a reader, for files and tests.
-impl Message {
+impl LocalMessage {
     /// Adds everything that `reader` returns.
     pub fn read(
         sender: ReversePath,
         mut reader: impl Read,
         stage: BorrowedFd<'_>,
-    ) -> io::Result<Message> {
+    ) -> io::Result<LocalMessage> {
         let mut intake = Intake::new(sender);
         let mut buffer = vec![0; COPY_BYTES];
         loop {
@@ -196,10 +196,10 @@ impl Message {
 mod tests {
     use super::*;
 
-    fn message(text: &str) -> Message {
+    fn message(text: &str) -> LocalMessage {
         let dir = tempfile::tempdir().unwrap();
         let stage = File::open(dir.path()).unwrap();
-        Message::read(ReversePath::Null, text.as_bytes(), stage.as_fd()).unwrap()
+        LocalMessage::read(ReversePath::Null, text.as_bytes(), stage.as_fd()).unwrap()
     }
 
     #[test]
@@ -239,7 +239,8 @@ mod tests {
         let line = "0123456789".repeat(7);
         let text =
             format!("Delivered-To: x@y.test\r\n\r\n{}", format!("{line}\r\n").repeat(40_000));
-        let message = Message::read(ReversePath::Null, text.as_bytes(), stage.as_fd()).unwrap();
+        let message =
+            LocalMessage::read(ReversePath::Null, text.as_bytes(), stage.as_fd()).unwrap();
         assert!(message.in_memory().is_none());
         assert!(message.was_delivered_to("X@y.test"));
         let mut back = Vec::new();

@@ -19,7 +19,7 @@ pub mod text;
 pub use fault::Fault;
 pub use local::{Format, MailboxAlarm};
 pub use maildir::SLICE_FILES_MAX;
-pub use message::{Intake, MEMORY_BYTES_MAX, Message, nameless};
+pub use message::{Intake, LocalMessage, MEMORY_BYTES_MAX, nameless};
 pub use place::Base;
 
 use mail::{Address, Outcome, Timestamp, trace};
@@ -31,9 +31,9 @@ use std::time::Duration;
 
 /// One message for one mailbox. All recipients of a message share its body.
 #[derive(Clone, Debug)]
-pub struct Delivery {
+pub struct MailboxDelivery {
     /// The message.
-    pub message: Arc<Message>,
+    pub message: Arc<LocalMessage>,
     /// The recipient. It is written to `Delivered-To`, and the message is refused if that field already names it.
     pub recipient: Address,
     /// The recipient's mailbox.
@@ -74,19 +74,22 @@ type Results = Vec<Result<(), Fault>>;
 /// and of the others nothing is left that a mail reader would take for mail. A mailbox that needs an administrator is added
 /// to `alarms` once.
 pub fn deliver_batch(
-    batch: &[Delivery],
+    batch: &[MailboxDelivery],
     scene: &Scene,
     alarms: &mut Vec<MailboxAlarm>,
 ) -> Vec<Outcome> {
     let mut results: Vec<Result<(), Fault>> = batch.iter().map(refuse_loop).collect();
     for (format, deliver) in [
-        (Format::Maildir, maildir::deliver as fn(&[&Delivery], &Scene) -> Vec<Result<(), Fault>>),
+        (
+            Format::Maildir,
+            maildir::deliver as fn(&[&MailboxDelivery], &Scene) -> Vec<Result<(), Fault>>,
+        ),
         (Format::Mbox, mbox::deliver),
     ] {
         let chosen: Vec<usize> = (0..batch.len())
             .filter(|&i| batch[i].mailbox.format == format && results[i].is_ok())
             .collect();
-        let deliveries: Vec<&Delivery> = chosen.iter().map(|&i| &batch[i]).collect();
+        let deliveries: Vec<&MailboxDelivery> = chosen.iter().map(|&i| &batch[i]).collect();
         for (i, result) in chosen.into_iter().zip(deliver(&deliveries, scene)) {
             results[i] = result;
         }
@@ -97,7 +100,7 @@ pub fn deliver_batch(
 
 fn collect_alarms(
     results: &[Result<(), Fault>],
-    batch: &[Delivery],
+    batch: &[MailboxDelivery],
     alarms: &mut Vec<MailboxAlarm>,
 ) {
     let mut told = HashSet::new();
@@ -110,7 +113,7 @@ fn collect_alarms(
 }
 
 /// Refuses a message that was delivered to this address before: it loops (M064).
-fn refuse_loop(delivery: &Delivery) -> Result<(), Fault> {
+fn refuse_loop(delivery: &MailboxDelivery) -> Result<(), Fault> {
     match delivery.message.was_delivered_to(delivery.recipient.as_str()) {
         true => Err(Fault::looping()),
         false => Ok(()),
@@ -125,7 +128,7 @@ impl Mailbox {
 }
 
 /// Appends the headers of the final delivery (RFC 5321 4.4) with LF as the line end.
-pub fn trace_lines(message: &Message, recipient: &Address, out: &mut Vec<u8>) {
+pub fn trace_lines(message: &LocalMessage, recipient: &Address, out: &mut Vec<u8>) {
     let mut lf = text::ToLf::default();
     lf.push(&trace::return_path(message.sender()), out);
     lf.push(&trace::delivered_to(recipient), out);

@@ -12,14 +12,14 @@ use mail::{Enhanced, Instant, Reply};
 
 /// A BDAT chunk that is being read.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(super) struct BdatChunk {
     /// Octets still to come.
     left: u64,
-    fate: Fate,
+    planned: ChunkUse,
 }
 
 #[derive(Debug)]
-enum Fate {
+enum ChunkUse {
     /// Add it to the body.
     Keep { body: Body, size: u64, last: bool },
     /// Discard it, then send this reply.
@@ -35,19 +35,19 @@ pub(super) enum Skipped {
     Refused,
 }
 
-impl Chunk {
+impl BdatChunk {
     /// Returns the body that the chunk is added to, or `None` if the chunk is discarded.
     pub(super) fn body(&mut self) -> Option<&mut Body> {
-        match &mut self.fate {
-            Fate::Keep { body, .. } => Some(body),
-            Fate::Skip { .. } => None,
+        match &mut self.planned {
+            ChunkUse::Keep { body, .. } => Some(body),
+            ChunkUse::Skip { .. } => None,
         }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        match &self.fate {
-            Fate::Keep { body, .. } => body.memory_bytes(),
-            Fate::Skip { .. } => 0,
+        match &self.planned {
+            ChunkUse::Keep { body, .. } => body.memory_bytes(),
+            ChunkUse::Skip { .. } => 0,
         }
     }
 }
@@ -76,20 +76,20 @@ impl Session {
     }
 
     fn keep_chunk(&mut self, body: Body, size: u64, last: bool) {
-        let chunk = Chunk { left: size, fate: Fate::Keep { body, size, last } };
+        let chunk = BdatChunk { left: size, planned: ChunkUse::Keep { body, size, last } };
         self.go_on(chunk);
     }
 
     /// Reads and discards a chunk, then sends `reply`.
     pub(super) fn skip_chunk(&mut self, size: u64, reply: Reply, why: Skipped) {
-        self.go_on(Chunk { left: size, fate: Fate::Skip { reply, why } });
+        self.go_on(BdatChunk { left: size, planned: ChunkUse::Skip { reply, why } });
     }
 
-    pub(super) fn read_chunk(&mut self, mut chunk: Chunk, bytes: &[u8], now: Instant) -> usize {
+    pub(super) fn read_chunk(&mut self, mut chunk: BdatChunk, bytes: &[u8], now: Instant) -> usize {
         let left = usize::try_from(chunk.left).unwrap_or(usize::MAX);
         let piece = &bytes[..bytes.len().min(left)];
-        let used = match &mut chunk.fate {
-            Fate::Keep { body, last, .. } => {
+        let used = match &mut chunk.planned {
+            ChunkUse::Keep { body, last, .. } => {
                 let used = body.take(piece, &self.server.settings).used;
                 // The session has room for one event. `body_ended` reports the last piece in `BodyEnd`, so
                 // a chunk that it fills is not reported here.
@@ -98,7 +98,7 @@ impl Session {
                 }
                 used
             }
-            Fate::Skip { .. } => piece.len(),
+            ChunkUse::Skip { .. } => piece.len(),
         };
         self.clock.bytes(used, now);
         chunk.left -= used as u64;
@@ -107,14 +107,14 @@ impl Session {
     }
 
     /// Waits for the rest of the chunk, or answers a complete chunk.
-    fn go_on(&mut self, chunk: Chunk) {
+    fn go_on(&mut self, chunk: BdatChunk) {
         if chunk.left > 0 {
             self.state = State::ExpectChunk(chunk);
             return;
         }
         self.state = State::ExpectCommand;
-        match chunk.fate {
-            Fate::Skip { reply, why } => {
+        match chunk.planned {
+            ChunkUse::Skip { reply, why } => {
                 self.clock.end_body();
                 match why {
                     Skipped::Wrong => self.wrong(&reply),
@@ -124,11 +124,11 @@ impl Session {
                     }
                 }
             }
-            Fate::Keep { mut body, last: true, .. } => {
+            ChunkUse::Keep { mut body, last: true, .. } => {
                 body.end_raw();
                 self.body_ended(body);
             }
-            Fate::Keep { body, size, .. } => self.chunk_kept(body, size),
+            ChunkUse::Keep { body, size, .. } => self.chunk_kept(body, size),
         }
     }
 

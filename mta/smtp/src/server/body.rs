@@ -117,26 +117,30 @@ impl Body {
     pub(super) fn refusal(&self, settings: &Settings) -> Option<Reply> {
         let Some(fault) = self.fault(settings) else { return self.dropped.clone() };
         let (code, enhanced, text) = match fault {
-            Fault::Framing(Flaw::BareCr) => (550, Enhanced(5, 5, 2), "Error: bare <CR> received"),
-            Fault::Framing(Flaw::BareLf) => (550, Enhanced(5, 5, 2), "Error: bare <LF> received"),
-            Fault::Framing(Flaw::Nul) => (550, Enhanced(5, 5, 2), "Error: NUL received"),
-            Fault::TooBig => (552, Enhanced(5, 3, 4), "Error: message file too big"),
-            Fault::HeaderTooBig => (552, Enhanced(5, 3, 4), "Error: message header too big"),
-            Fault::TooManyHops => (554, Enhanced(5, 4, 6), "Error: too many hops"),
-            Fault::LineTooLong => (554, Enhanced(5, 6, 0), "Error: line too long in message"),
+            BodyFault::Framing(Flaw::BareCr) => {
+                (550, Enhanced(5, 5, 2), "Error: bare <CR> received")
+            }
+            BodyFault::Framing(Flaw::BareLf) => {
+                (550, Enhanced(5, 5, 2), "Error: bare <LF> received")
+            }
+            BodyFault::Framing(Flaw::Nul) => (550, Enhanced(5, 5, 2), "Error: NUL received"),
+            BodyFault::TooBig => (552, Enhanced(5, 3, 4), "Error: message file too big"),
+            BodyFault::HeaderTooBig => (552, Enhanced(5, 3, 4), "Error: message header too big"),
+            BodyFault::TooManyHops => (554, Enhanced(5, 4, 6), "Error: too many hops"),
+            BodyFault::LineTooLong => (554, Enhanced(5, 6, 0), "Error: line too long in message"),
         };
         Some(Reply::new(code, enhanced, text))
     }
 
     /// Returns the fault to report. If the body has several faults, the choice does not depend on the
     /// order in which they were found, because that order depends on how the bytes were cut.
-    fn fault(&self, settings: &Settings) -> Option<Fault> {
+    fn fault(&self, settings: &Settings) -> Option<BodyFault> {
         match self.framing.flaw() {
-            Some(flaw) => Some(Fault::Framing(flaw)),
-            None if self.bytes > settings.message_bytes_max => Some(Fault::TooBig),
-            None if self.header.bytes > settings.header_bytes_max => Some(Fault::HeaderTooBig),
-            None if self.header.hops >= settings.hops_max => Some(Fault::TooManyHops),
-            None => self.line_too_long(settings).then_some(Fault::LineTooLong),
+            Some(flaw) => Some(BodyFault::Framing(flaw)),
+            None if self.bytes > settings.message_bytes_max => Some(BodyFault::TooBig),
+            None if self.header.bytes > settings.header_bytes_max => Some(BodyFault::HeaderTooBig),
+            None if self.header.hops >= settings.hops_max => Some(BodyFault::TooManyHops),
+            None => self.line_too_long(settings).then_some(BodyFault::LineTooLong),
         }
     }
 
@@ -155,7 +159,7 @@ fn growth_bytes_max(settings: &Settings) -> usize {
 
 /// Why a body is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum BodyFault {
     Framing(Flaw),
     TooBig,
     HeaderTooBig,

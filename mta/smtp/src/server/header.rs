@@ -12,7 +12,7 @@ use memchr::memchr;
 /// The scan of one header section. The pieces may be cut anywhere, and lines may end in CRLF or LF.
 #[derive(Debug)]
 pub struct HeaderScan {
-    place: Place,
+    position: HeaderPosition,
     /// The value of the current field if the field is `Delivered-To`, otherwise `None`.
     value: Option<Vec<u8>>,
     /// Octets of the current field's name.
@@ -56,7 +56,7 @@ type Match = Option<(Field, u8)>;
 
 /// Where in the header section the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum HeaderPosition {
     LineStart,
     /// In the name of a field.
     Name(Match),
@@ -79,7 +79,7 @@ const VALUE_BYTES_MAX: usize = 512;
 impl Default for HeaderScan {
     fn default() -> Self {
         HeaderScan {
-            place: Place::LineStart,
+            position: HeaderPosition::LineStart,
             value: None,
             name_bytes: 0,
             bytes: 0,
@@ -95,12 +95,12 @@ impl HeaderScan {
         let mut at = 0;
         while at < piece.len() {
             let rest = &piece[at..];
-            at += match self.place {
-                Place::LineStart => self.line_start(rest[0]),
-                Place::Name(matched) => self.name(matched, rest),
-                Place::BeforeColon(matched) => self.after_name(matched, rest[0]),
-                Place::Rest => self.rest(rest),
-                Place::Over => break,
+            at += match self.position {
+                HeaderPosition::LineStart => self.line_start(rest[0]),
+                HeaderPosition::Name(matched) => self.name(matched, rest),
+                HeaderPosition::BeforeColon(matched) => self.after_name(matched, rest[0]),
+                HeaderPosition::Rest => self.rest(rest),
+                HeaderPosition::Over => break,
             };
         }
         self.bytes += at as u64;
@@ -136,18 +136,18 @@ impl HeaderScan {
     /// Decides by the first octet what a line is. Returns the number of octets used, as the methods below do.
     fn line_start(&mut self, byte: u8) -> usize {
         if matches!(byte, b' ' | b'\t') {
-            self.place = Place::Rest;
+            self.position = HeaderPosition::Rest;
             return 1;
         }
         if self.value.is_some() {
             self.end_field();
         }
         if byte == b':' {
-            self.place = Place::Over;
+            self.position = HeaderPosition::Over;
             return 1;
         }
         self.name_bytes = 0;
-        self.place = Place::Name(Field::of_initial(byte));
+        self.position = HeaderPosition::Name(Field::of_initial(byte));
         0
     }
 
@@ -162,20 +162,20 @@ impl HeaderScan {
         match rest.get(length) {
             Some(byte) => length + self.after_name(matched, *byte),
             None => {
-                self.place = Place::Name(matched);
+                self.position = HeaderPosition::Name(matched);
                 length
             }
         }
     }
 
     fn after_name(&mut self, matched: Match, byte: u8) -> usize {
-        self.place = match byte {
+        self.position = match byte {
             b':' => {
                 self.begin_field(matched);
-                Place::Rest
+                HeaderPosition::Rest
             }
-            b' ' | b'\t' => Place::BeforeColon(matched),
-            _ => Place::Over,
+            b' ' | b'\t' => HeaderPosition::BeforeColon(matched),
+            _ => HeaderPosition::Over,
         };
         1
     }
@@ -197,7 +197,7 @@ impl HeaderScan {
         if end.is_none() {
             return line.len();
         }
-        self.place = Place::LineStart;
+        self.position = HeaderPosition::LineStart;
         line.len() + 1
     }
 }

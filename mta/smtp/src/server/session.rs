@@ -3,7 +3,7 @@
 //! Must never read further bytes while the driver owes an answer or the client does not read its
 //! replies. Must never answer data with `250` except in `promise`.
 
-use super::bdat::Chunk;
+use super::bdat::BdatChunk;
 use super::body::Body;
 use super::clock::Clock;
 use super::rcpt::Seen;
@@ -48,7 +48,7 @@ pub(super) enum State {
     ExpectCommand,
     ExpectVerdict(Asked),
     ExpectBody(Body),
-    ExpectChunk(Chunk),
+    ExpectChunk(BdatChunk),
     ExpectPromise,
     Closed,
 }

@@ -5,7 +5,7 @@ use super::forks::Forks;
 use super::worker::{FromWorker, ToWorker};
 use crate::io::control::stream_pair;
 use crate::io::stream::Stream;
-use crate::mailbox::{MailboxAlarm, Message};
+use crate::mailbox::{LocalMessage, MailboxAlarm};
 use bytes::Bytes;
 use link::frame;
 use local::{DeliveryBatch, DeliveryItem, WorkerId};
@@ -38,7 +38,7 @@ pub struct Crew {
 
 /// A worker that was started. Dropping the handle closes the worker's stream, which ends the worker.
 struct WorkerHandle {
-    batches: UnboundedSender<DeliveryBatch<Arc<Message>>>,
+    batches: UnboundedSender<DeliveryBatch<Arc<LocalMessage>>>,
     task: JoinHandle<()>,
 }
 
@@ -75,7 +75,7 @@ impl Crew {
     }
 
     /// Gives a batch to a worker. One that has ended says so in an event of its own.
-    pub fn give(&self, worker: WorkerId, batch: DeliveryBatch<Arc<Message>>) {
+    pub fn give(&self, worker: WorkerId, batch: DeliveryBatch<Arc<LocalMessage>>) {
         if let Some(hand) = self.workers.get(&worker) {
             let _ = hand.batches.send(batch);
         }
@@ -92,7 +92,7 @@ async fn tend(
     worker: WorkerId,
     mut stream: Stream,
     hostname: String,
-    mut batches: UnboundedReceiver<DeliveryBatch<Arc<Message>>>,
+    mut batches: UnboundedReceiver<DeliveryBatch<Arc<LocalMessage>>>,
     events: UnboundedSender<WorkerEvent>,
 ) {
     loop {
@@ -130,7 +130,7 @@ async fn closed(stream: &mut Stream) -> io::Error {
 async fn ask(
     stream: &mut Stream,
     hostname: &str,
-    batch: &DeliveryBatch<Arc<Message>>,
+    batch: &DeliveryBatch<Arc<LocalMessage>>,
 ) -> io::Result<Answer> {
     for group in batch.chunk_by(|one, other| Arc::ptr_eq(&one.message, &other.message)) {
         say_group(stream, group).await?;
@@ -141,7 +141,10 @@ async fn ask(
 }
 
 /// Says a message, and the places it goes to.
-async fn say_group(stream: &mut Stream, group: &[DeliveryItem<Arc<Message>>]) -> io::Result<()> {
+async fn say_group(
+    stream: &mut Stream,
+    group: &[DeliveryItem<Arc<LocalMessage>>],
+) -> io::Result<()> {
     let message = &group[0].message;
     let begin = encode(&ToWorker::Message(message.sender().clone()), &[])?;
     let mut output = VecDeque::from([begin]);

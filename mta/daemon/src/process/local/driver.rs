@@ -10,7 +10,7 @@ use crate::io::BUILD;
 use crate::io::control::Control;
 use crate::io::stream::{Stream, loss};
 use crate::log::Log;
-use crate::mailbox::Message;
+use crate::mailbox::LocalMessage;
 use crate::process::child::{Orders, PeerStream};
 use bytes::Bytes;
 use link::control::{FromMaster, Role, ToMaster};
@@ -25,7 +25,7 @@ use world::real::Clock;
 
 /// The local process in its jail.
 pub struct Driver {
-    machine: LocalDelivery<Arc<Message>>,
+    machine: LocalDelivery<Arc<LocalMessage>>,
     wanted: Wanted,
     orders: Orders,
     /// The stream to the queue process, with its number.
@@ -124,7 +124,7 @@ impl Driver {
         })
     }
 
-    fn handle(&mut self, input: Input<'_, Arc<Message>>) {
+    fn handle(&mut self, input: Input<'_, Arc<LocalMessage>>) {
         self.machine.handle(input, now());
     }
 
@@ -242,7 +242,7 @@ impl Driver {
         }
     }
 
-    fn deliver(&mut self, worker: WorkerId, batch: DeliveryBatch<Arc<Message>>) {
+    fn deliver(&mut self, worker: WorkerId, batch: DeliveryBatch<Arc<LocalMessage>>) {
         match self.own_worker == Some(worker) {
             true => self.own.give(worker, batch),
             false => self.crew.give(worker, batch),

@@ -2,7 +2,9 @@
 //! Must never deliver anything but to mailboxes below the directory that this process holds open.
 
 use super::crew::WorkerEvent;
-use crate::mailbox::{Base, Delivery, LOCK_WAIT_MAX, Mailbox, Message, Scene, deliver_batch};
+use crate::mailbox::{
+    Base, LOCK_WAIT_MAX, LocalMessage, Mailbox, MailboxDelivery, Scene, deliver_batch,
+};
 use local::{DeliveryBatch, DeliveryItem, DeliveryPlace, WorkerId};
 use policy::Groups;
 use std::io;
@@ -16,7 +18,7 @@ use world::real::faults::{self, Point};
 #[derive(Debug)]
 pub struct OwnThread(Sender<OwnJob>);
 
-type OwnJob = (WorkerId, DeliveryBatch<Arc<Message>>);
+type OwnJob = (WorkerId, DeliveryBatch<Arc<LocalMessage>>);
 
 /// What the thread needs for its whole life.
 pub struct OwnThreadSetup {
@@ -41,7 +43,7 @@ impl OwnThread {
     }
 
     /// Gives a batch to the thread.
-    pub fn give(&self, worker: WorkerId, batch: DeliveryBatch<Arc<Message>>) {
+    pub fn give(&self, worker: WorkerId, batch: DeliveryBatch<Arc<LocalMessage>>) {
         self.0.send((worker, batch)).expect("the thread ends after its sender");
     }
 }
@@ -60,7 +62,7 @@ fn serve(
             groups: setting.groups,
         };
         let deliveries = batch.iter().map(|item| delivery(item, setting.base.as_ref()));
-        let end = match deliveries.collect::<Option<Vec<Delivery>>>() {
+        let end = match deliveries.collect::<Option<Vec<MailboxDelivery>>>() {
             Some(deliveries) => {
                 let mut alarms = Vec::new();
                 let outcomes = deliver_batch(&deliveries, &scene, &mut alarms);
@@ -76,9 +78,12 @@ fn serve(
 }
 
 /// The delivery as `deliver_batch` takes it; `None` if it is none to a mailbox below `base`.
-fn delivery(item: &DeliveryItem<Arc<Message>>, base: Option<&Arc<Base>>) -> Option<Delivery> {
+fn delivery(
+    item: &DeliveryItem<Arc<LocalMessage>>,
+    base: Option<&Arc<Base>>,
+) -> Option<MailboxDelivery> {
     let DeliveryPlace::Mailbox { path, format, .. } = &item.place else { return None };
     let mailbox = Mailbox { base: base?.clone(), path: path.clone(), format: *format };
     let (message, recipient) = (item.message.clone(), item.recipient.clone());
-    Some(Delivery { message, recipient, mailbox })
+    Some(MailboxDelivery { message, recipient, mailbox })
 }

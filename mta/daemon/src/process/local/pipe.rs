@@ -2,7 +2,7 @@
 //! ([`local::program_outcome`]).
 //! Must never call a shell, wait without bound, or keep more of the program's output than a reply holds.
 
-use crate::mailbox::{Fault, Message, nameless, trace_lines};
+use crate::mailbox::{Fault, LocalMessage, nameless, trace_lines};
 use local::{PROGRAM_NAME_PREFIX, ProgramEnd, program_outcome};
 use mail::{Address, Outcome};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,7 +21,7 @@ const OUTPUT_BYTES_MAX: usize = 1000;
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Runs the program `words[0]`, with the other words as its arguments, for one recipient.
-pub fn deliver(words: &[String], message: &Message, recipient: &Address) -> Outcome {
+pub fn deliver(words: &[String], message: &LocalMessage, recipient: &Address) -> Outcome {
     let program = words.first().map_or("", String::as_str);
     let peer = || format!("{PROGRAM_NAME_PREFIX}{program}");
     if message.was_delivered_to(recipient.as_str()) {
@@ -41,7 +41,7 @@ struct Ended {
 
 fn run(
     words: &[String],
-    message: &Message,
+    message: &LocalMessage,
     recipient: &Address,
     time: Duration,
 ) -> io::Result<Ended> {
@@ -68,7 +68,7 @@ fn run(
 }
 
 /// Returns the message as a file, so that a program that does not read cannot block the worker.
-fn standard_input(message: &Message, recipient: &Address) -> io::Result<File> {
+fn standard_input(message: &LocalMessage, recipient: &Address) -> io::Result<File> {
     let mut file = nameless(File::open(std::env::temp_dir())?.as_fd())?;
     let mut lines = Vec::new();
     trace_lines(message, recipient, &mut lines);

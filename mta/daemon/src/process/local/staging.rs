@@ -1,7 +1,7 @@
 //! The messages on their way into this process: their bytes are kept in memory, or in a nameless file
 //! if they are many. Must never hold more than `MEMORY_BYTES_MAX` of one message in memory.
 
-use crate::mailbox::{Fault, Intake, Message};
+use crate::mailbox::{Fault, Intake, LocalMessage};
 use bytes::Bytes;
 use mail::{Reply, ReversePath};
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ impl MessageStaging {
         sender: ReversePath,
         bytes: &Bytes,
         last: bool,
-    ) -> Result<Option<Arc<Message>>, Reply> {
+    ) -> Result<Option<Arc<LocalMessage>>, Reply> {
         let mut intake = self.intakes.remove(&attempt).unwrap_or_else(|| Intake::new(sender));
         let pushed = intake.push(bytes, self.directory.as_fd());
         let whole = match (pushed, last) {

@@ -10,8 +10,8 @@
 
 use super::pipe;
 use crate::mailbox::{
-    Base, Delivery, Fault, Intake, LOCK_WAIT_MAX, Mailbox, MailboxAlarm, Message, Scene,
-    deliver_batch,
+    Base, Fault, Intake, LOCK_WAIT_MAX, LocalMessage, Mailbox, MailboxAlarm, MailboxDelivery,
+    Scene, deliver_batch,
 };
 use bytes::{Bytes, BytesMut};
 use link::frame;
@@ -85,15 +85,15 @@ struct Worker {
     bases: BTreeMap<PathBuf, Arc<Base>>,
     intake: Option<Intake>,
     fault: Option<Fault>,
-    message: Option<Arc<Message>>,
-    jobs: Vec<Job>,
+    message: Option<Arc<LocalMessage>>,
+    jobs: Vec<WorkerJob>,
 }
 
 /// One delivery, or why there is none.
-struct Job {
+struct WorkerJob {
     recipient: Address,
     place: DeliveryPlace,
-    message: Result<Arc<Message>, Fault>,
+    message: Result<Arc<LocalMessage>, Fault>,
 }
 
 impl Worker {
@@ -106,7 +106,7 @@ impl Worker {
             ToWorker::Piece => self.piece(tail),
             ToWorker::Deliver(recipient, place) => {
                 let message = self.whole();
-                self.jobs.push(Job { recipient, place, message });
+                self.jobs.push(WorkerJob { recipient, place, message });
             }
             ToWorker::Go(hostname) => return Some(self.go(hostname)),
         }
@@ -122,7 +122,7 @@ impl Worker {
         }
     }
 
-    fn whole(&mut self) -> Result<Arc<Message>, Fault> {
+    fn whole(&mut self) -> Result<Arc<LocalMessage>, Fault> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
@@ -149,12 +149,12 @@ impl Worker {
         let (mut deliveries, mut places) = (Vec::new(), Vec::new());
         for (place, job) in jobs.into_iter().enumerate() {
             outcomes.push(match self.prepare(job) {
-                Prepared::Mailbox(delivery) => {
+                PreparedJob::Mailbox(delivery) => {
                     deliveries.push(delivery);
                     places.push(place);
                     None
                 }
-                Prepared::Done(outcome) => Some(outcome),
+                PreparedJob::Done(outcome) => Some(outcome),
             });
         }
         let mut alarms = Vec::new();
@@ -167,24 +167,28 @@ impl Worker {
         FromWorker::Outcomes(outcomes, alarms)
     }
 
-    fn prepare(&mut self, job: Job) -> Prepared {
+    fn prepare(&mut self, job: WorkerJob) -> PreparedJob {
         let peer = job.place.to_string();
         let message = match job.message {
             Ok(message) => message,
-            Err(fault) => return Prepared::Done(fault.outcome(peer)),
+            Err(fault) => return PreparedJob::Done(fault.outcome(peer)),
         };
         match job.place {
             DeliveryPlace::Command(words) => {
-                Prepared::Done(pipe::deliver(&words, &message, &job.recipient))
+                PreparedJob::Done(pipe::deliver(&words, &message, &job.recipient))
             }
             DeliveryPlace::Mailbox { base, path, format } => match self.base(base) {
                 Ok(base) => {
                     let mailbox = Mailbox { base, path, format };
-                    Prepared::Mailbox(Delivery { message, recipient: job.recipient, mailbox })
+                    PreparedJob::Mailbox(MailboxDelivery {
+                        message,
+                        recipient: job.recipient,
+                        mailbox,
+                    })
                 }
                 Err(error) => {
                     let fault = Fault::io("cannot open the directory of the mailbox", &error);
-                    Prepared::Done(fault.outcome(peer))
+                    PreparedJob::Done(fault.outcome(peer))
                 }
             },
         }
@@ -203,7 +207,7 @@ impl Worker {
     }
 }
 
-enum Prepared {
-    Mailbox(Delivery),
+enum PreparedJob {
+    Mailbox(MailboxDelivery),
     Done(Outcome),
 }
