@@ -259,6 +259,8 @@ impl ConnectionPool {
         while self.members.len() < self.settings.connections_max && self.is_starved() {
             if let Some(next) = self.next_starved() {
                 self.open(next, now);
+                // More may wait there than one connection carries: the others wait for the next place.
+                self.starve(next);
             }
         }
     }

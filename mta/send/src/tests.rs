@@ -364,6 +364,24 @@ fn a_next_hop_with_much_work_does_not_keep_its_place_from_one_that_waits() {
 }
 
 #[test]
+fn a_next_hop_that_waited_for_a_place_gets_each_place_that_is_free_and_not_only_the_first() {
+    let mut rig = rig(2);
+    rig.silent.extend([25, 26]);
+    (0..2).for_each(|_| _ = rig.give_with(25, 10, 1));
+    (0..3).for_each(|_| _ = rig.give_with(26, 10, 10));
+    assert_eq!(rig.ports(), [Some(25), Some(25)]);
+    for left in [1, 0] {
+        let first = rig.open.values_mut().find(|open| open.port == Some(25)).unwrap();
+        first.connection.handle(ConnectionInput::Lost, rig.now);
+        rig.settle();
+        let ports = rig.ports();
+        assert_eq!(ports.iter().filter(|port| **port == Some(25)).count(), left);
+        assert_eq!(ports.len(), 2, "no place is free while a message waits for one: {ports:?}");
+    }
+    assert_eq!(rig.ends(), [(1, 'T'), (2, 'T')]);
+}
+
+#[test]
 fn a_chunk_that_comes_twice_counts_once_and_a_new_queue_process_is_asked_again() {
     let mut rig = rig(10);
     let large = rig.give_large(25);
