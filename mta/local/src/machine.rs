@@ -208,6 +208,9 @@ impl<M: Clone> LocalDelivery<M> {
     /// The message is whole: each recipient waits for its delivery user, or has its outcome at once.
     fn staged_last(&mut self, attempt: u64, message: &M, now: Now) {
         self.fetches.end(attempt, &mut self.queue);
+        if self.drain != DrainState::Not {
+            return; // none of its recipients has an outcome: all are left to the next process
+        }
         for (index, recipient) in self.attempts.take_recipients(attempt) {
             match self.places.find(&recipient) {
                 Ok(FoundPlace::Known(user, place)) => {

@@ -24,6 +24,19 @@ fn a_drain_waits_for_no_body_and_begins_no_delivery() {
 }
 
 #[test]
+fn a_message_that_is_whole_only_after_the_drain_goes_to_none_of_its_recipients() {
+    for to in [["ann", "nobody", "bob"], ["nobody", "ann", "bob"]] {
+        let mut bench = accounts();
+        bench.large(1, &to, INLINE_BYTES_MAX + 1);
+        bench.handle(Input::Drain);
+        bench.answer(1);
+        // Another process delivers it to all: who had it from here would have it twice.
+        assert!(bench.delivering().is_empty() && bench.ends.is_empty(), "{to:?}");
+        assert!(bench.machine.is_drained() && bench.told().is_empty(), "{to:?}");
+    }
+}
+
+#[test]
 fn a_drain_waits_for_the_batches_under_way_and_tells_their_results() {
     let mut bench = own();
     bench.small(1, &["a"]);
