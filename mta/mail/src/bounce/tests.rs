@@ -1,5 +1,8 @@
 //! The exact bytes of notices, and what no text of a stranger can make a notice do.
 
+mod original;
+mod soundness;
+
 use super::*;
 use crate::{BodyKind, Enhanced, MailFrom, Reply, Stage};
 use proptest::prelude::*;
@@ -179,55 +182,6 @@ fn d148_each_recipient_is_told_of_once_and_only_as_its_notify_asks() {
     );
 }
 
-#[test]
-fn ret_and_size_decide_how_much_comes_back() {
-    let mut envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
-    assert_eq!(excerpt(BounceKind::Failed, &envelope, 50_000, 50_000), Excerpt::Whole);
-    assert_eq!(excerpt(BounceKind::Failed, &envelope, 50_001, 50_000), Excerpt::Start(50_000));
-    assert_eq!(excerpt(BounceKind::Expired, &envelope, 50_001, 0), Excerpt::Start(0));
-    assert_eq!(excerpt(BounceKind::Delayed, &envelope, 1, 50_000), Excerpt::Headers);
-    envelope.from.ret = Some(Ret::Full);
-    assert_eq!(excerpt(BounceKind::Delivered, &envelope, 1, 50_000), Excerpt::Headers);
-    envelope.from.ret = Some(Ret::Headers);
-    assert_eq!(excerpt(BounceKind::Failed, &envelope, 1, 50_000), Excerpt::Headers);
-}
-
-#[test]
-fn r235_a_long_original_comes_back_cut_at_a_line_and_the_notice_says_so() {
-    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
-    let head = "Subject: x\r\n\r\n";
-    let long = head.to_string() + &"0123456789abcdef\r\n".repeat(11_111);
-    let cases: [(&str, usize, &str, &str); 6] = [
-        (
-            &long,
-            50_000,
-            "The first 50000\r\nof its 200012 bytes are attached, the rest is cut.",
-            "def\r\n\r\n--",
-        ),
-        (&long, 50, "The first 50\r\nof its 200012 bytes", "def\r\n\r\n--"),
-        // No line of the body fits into the bound.
-        (&long, 31, "Its headers are attached.", "Subject: x\r\n\r\n--"),
-        (&long, 5, "Its headers are attached.", "Subject: x\r\n\r\n--"),
-        (&long, 0, "Its headers are attached.", "Subject: x\r\n\r\n--"),
-        // A message that must not be encoded, but would need encoding, is returned without its body.
-        (&format!("{head}a\rb\r\nc\r\n"), 22, "Its headers are attached.", "Subject: x\r\n\r\n--"),
-    ];
-    for (original, max, said, end) in cases {
-        let reports = [(0, refused("no"))];
-        let excerpt = Excerpt::Start(max);
-        let made =
-            told(BounceKind::Failed, &envelope, &reports, excerpt, original.as_bytes()).unwrap();
-        let text = text(&made);
-        assert!(text.contains(said), "{max}: {text:.3000}");
-        assert!(text.split(end).count() > 1, "{max}");
-        let returned = text.matches("0123456789abcdef\r\n").count();
-        assert_eq!(returned, max.saturating_sub(head.len()) / 18, "{max}");
-        let kind = if returned > 0 { "message/rfc822" } else { "text/rfc822-headers" };
-        assert!(text.contains(&format!("Content-Type: {kind}\r\n")), "{max}");
-        assert_sound(&made);
-    }
-}
-
 /// A reply of a peer, or a description of our own.
 fn said(
     stage: Stage,
@@ -238,57 +192,6 @@ fn said(
 ) -> Report {
     let reply = Reply { code, enhanced, text: text.into() };
     Report { stage, reply, peer: "mx.dest.example[192.0.2.1]:25".into(), from_peer }
-}
-
-/// `cargo xtask bounces` passes these notices to a program that parses bounces.
-#[test]
-fn r235_bounces_that_other_programs_read_are_like_these() {
-    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
-    let cases = [
-        (
-            BounceKind::Failed,
-            said(Stage::Rcpt, 550, None, "No such user here", true),
-            include_str!("golden/unknown.txt"),
-        ),
-        (
-            BounceKind::Failed,
-            said(Stage::Rcpt, 552, Some(Enhanced(5, 2, 2)), "Mailbox full", true),
-            include_str!("golden/full.txt"),
-        ),
-        (
-            BounceKind::Failed,
-            said(
-                Stage::End,
-                554,
-                Some(Enhanced(5, 7, 1)),
-                "Message rejected due to local policy",
-                true,
-            ),
-            include_str!("golden/policy.txt"),
-        ),
-        (
-            BounceKind::Expired,
-            said(Stage::Rcpt, 451, None, "Try again later", true),
-            include_str!("golden/expired.txt"),
-        ),
-        (
-            BounceKind::Expired,
-            said(
-                Stage::Connect,
-                451,
-                Some(Enhanced(4, 4, 1)),
-                "connecting: connection refused",
-                false,
-            ),
-            include_str!("golden/unreached.txt"),
-        ),
-    ];
-    let original =
-        b"From: ann@sender.example\r\nTo: joe@dest.example\r\nSubject: x\r\n\r\nbody\r\n";
-    for (kind, report, golden) in cases {
-        let made = told(kind, &envelope, &[(0, report)], Excerpt::Whole, original).unwrap();
-        assert_eq!(text(&made).replace("\r\n", "\n"), golden);
-    }
 }
 
 #[test]
@@ -311,25 +214,6 @@ fn r233_a_diagnostic_code_of_type_smtp_and_a_remote_mta_are_a_peers_alone() {
                 assert!(text.contains(&format!("\r\nStatus: {status}\r\n")));
             }
         }
-    }
-}
-
-#[test]
-fn where_only_headers_were_asked_for_no_byte_of_the_body_comes_back() {
-    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
-    let cases: [(&[u8], &str); 5] = [
-        (b"A: b\r\nC: d\r\n\r\nSECRET\r\n", "\r\n\r\nA: b\r\nC: d\r\n\r\n--"),
-        (b"\r\nSECRET\r\n", "Encoding: 7bit\r\n\r\n\r\n--"),
-        (b"A: b\r\nC: cut of", "\r\n\r\nA: b\r\n\r\n--"),
-        (b"", "Encoding: 7bit\r\n\r\n\r\n--"),
-        (b"A: b\rc\r\n\r\nSECRET\r\n", "quoted-printable\r\n\r\nA: b=0Dc\r\n\r\n--"),
-    ];
-    for (original, expected) in cases {
-        let made =
-            told(BounceKind::Failed, &envelope, &[(0, refused("no"))], Excerpt::Headers, original)
-                .unwrap();
-        assert!(text(&made).contains(expected), "{expected:?} in {}", text(&made));
-        assert!(!text(&made).contains("SECRET"));
     }
 }
 
@@ -361,22 +245,6 @@ fn d154_a_reply_of_a_bare_enhanced_code_is_shown_and_harmless() {
             told(BounceKind::Failed, &envelope, &[(0, report)], Excerpt::Headers, b"").unwrap();
         assert!(text(&made).contains(&format!("\r\nStatus: {status}\r\n")));
     }
-}
-
-#[test]
-fn a_boundary_is_not_in_the_content_even_when_the_content_knows_the_first_ones() {
-    let envelope = envelope("ann@sender.example", vec![recipient("joe@dest.example")]);
-    let mut original = b"A: b\r\n\r\n".to_vec();
-    for number in 0..20 {
-        let line = format!("--=_00000000011.failed.0.{}.{number}\r\n", NOW.micros());
-        original.extend_from_slice(line.as_bytes());
-    }
-    let made =
-        told(BounceKind::Failed, &envelope, &[(0, refused("no"))], Excerpt::Whole, &original);
-    let text = text(&made.unwrap());
-    let boundary = text.split("boundary=\"").nth(1).unwrap().split('"').next().unwrap();
-    assert!(boundary.len() <= 70, "RFC 2046 5.1.1");
-    assert_eq!(text.matches(boundary).count(), 5);
 }
 
 /// Checks that hold for every notice.
@@ -434,135 +302,5 @@ fn assert_fields(group: &str) {
     }
     for name in ["Final-Recipient", "Action", "Status"] {
         assert!(seen.contains(&name), "RFC 3464 2.3: {name}");
-    }
-}
-
-fn any_report() -> impl Strategy<Value = Report> {
-    let code = prop_oneof![Just(550u16), Just(450), Just(250), any::<u16>()];
-    let enhanced = proptest::option::of(any::<(u8, u16, u16)>());
-    let text = prop_oneof![any::<String>(), "[\\x00-\\x7f\u{80}-\u{2fff}]{0,3000}", "x{1000,2500}"];
-    (code, enhanced, text, any::<String>(), any::<bool>(), 0..10usize).prop_map(
-        |(code, enhanced, text, peer, from_peer, stage)| Report {
-            stage: [
-                Stage::Resolve,
-                Stage::Connect,
-                Stage::Greeting,
-                Stage::Hello,
-                Stage::Mail,
-                Stage::Rcpt,
-                Stage::Data,
-                Stage::End,
-                Stage::Mailbox,
-                Stage::Here,
-            ][stage],
-            reply: Reply {
-                code,
-                enhanced: enhanced.map(|(a, b, c)| Enhanced(a, b, c)),
-                text: text.into(),
-            },
-            peer: peer.into(),
-            from_peer,
-        },
-    )
-}
-
-/// Makes all notices that these recipients need.
-fn all_told(envelope: &Envelope, reports: &[(u32, Report)]) -> Vec<Bounce> {
-    let (mut made, mut rest) = (Vec::new(), reports);
-    while !rest.is_empty() {
-        let (bounce, entries) = first_bounce(&Notice {
-            kind: BounceKind::Failed,
-            hostname: "mx.example.org",
-            postmaster: &address("postmaster@example.org"),
-            id: MessageId(33),
-            envelope,
-            recipients: rest,
-            excerpt: Excerpt::Headers,
-            original: b"Subject: x\r\n\r\n",
-            original_bytes: 14,
-            now: NOW,
-            retry_until: None,
-        });
-        assert!(entries > 0);
-        made.extend(bounce);
-        rest = &rest[entries..];
-    }
-    made
-}
-
-#[test]
-fn r207_notices_about_many_are_bounded_and_name_each_recipient_once() {
-    for (many, reply_bytes, notices_max) in
-        [(1usize, 8_192usize, 1), (50_000, 20, 55), (50_000, 450, 200), (5_000, 8_192, 20)]
-    {
-        let recipients = (0..many).map(|n| recipient(&format!("r{n}@dest.example"))).collect();
-        let envelope = envelope("ann@sender.example", recipients);
-        let text = |n: usize| format!("{n} {}", "no ".repeat(reply_bytes / 3));
-        let reports: Vec<_> = (0..many).map(|n| (n as u32, refused(&text(n)))).collect();
-        let made = all_told(&envelope, &reports);
-        assert!(made.len() <= notices_max, "{} notices for {many}", made.len());
-        let mut named = 0;
-        for bounce in &made {
-            assert!(bounce.bytes.len() < NOTICE_TEXT_BYTES_MAX + 4_096, "{}", bounce.bytes.len());
-            let text = std::str::from_utf8(&bounce.bytes).unwrap();
-            named += text.matches("\r\nFinal-Recipient: rfc822; r").count();
-            let cut = text.contains("[...]\r\n");
-            assert_eq!(cut, reply_bytes > 512, "a reply of {reply_bytes} bytes");
-            assert_eq!(cut, text.contains("Replies are shown up to"));
-        }
-        let last = made.last().unwrap();
-        assert!(!text_of(last).contains("Other notices"));
-        assert_eq!(made.len() > 1, text_of(&made[0]).contains("Other notices tell you"));
-        assert_eq!(named, many);
-    }
-}
-
-fn text_of(bounce: &Bounce) -> &str {
-    std::str::from_utf8(&bounce.bytes).unwrap()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-    #[test]
-    fn no_stranger_can_break_a_notice(
-        report in any_report(),
-        envid in proptest::option::of(any::<String>()),
-        orcpt in proptest::option::of(any::<String>()),
-        hostname in any::<String>(),
-        original in proptest::collection::vec(any::<u8>(), 0..3000),
-        excerpt in prop_oneof![
-            Just(Excerpt::Whole),
-            Just(Excerpt::Headers),
-            (0..4000usize).prop_map(Excerpt::Start),
-        ],
-        smtputf8 in any::<bool>(),
-        sender in 0..2usize,
-        kind in 0..5usize,
-    ) {
-        let sender = ["ann@sender.example", "än@sender.example"][sender];
-        let mut rcpt = recipient("joe@dest.example");
-        rcpt.notify = Notify::of(true, true, true);
-        rcpt.orcpt = orcpt.map(Into::into);
-        let mut envelope = envelope(sender, vec![rcpt]);
-        envelope.from.envid = envid.map(Into::into);
-        envelope.from.smtputf8 = smtputf8;
-        let made = bounce(&Notice {
-            kind: [BounceKind::Failed, BounceKind::Delayed, BounceKind::Relayed, BounceKind::Delivered, BounceKind::Expired][kind],
-            hostname: &hostname,
-            postmaster: &address("postmaster@example.org"),
-            id: MessageId(33),
-            envelope: &envelope,
-            recipients: &[(0, report)],
-            excerpt,
-            original: &original,
-            original_bytes: original.len() as u64,
-            now: NOW,
-            retry_until: None,
-        }).unwrap();
-        assert_sound(&made);
-        prop_assert!(made.envelope.from.smtputf8 || sender.is_ascii());
-        if !made.envelope.from.smtputf8 && made.envelope.from.body == BodyKind::SevenBit {
-            prop_assert!(made.bytes.is_ascii());
-        }
     }
 }
