@@ -1,4 +1,4 @@
-//! From the receiving processes into the spool, and the promises back.
+//! Messages from the receiving processes on their way into the spool, and the answers.
 //!
 //! Must never answer a transaction before the spool has.
 
@@ -13,21 +13,21 @@ use mail::{Durable, Envelope, MessageId, Now, Refusal, TransactionId};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-/// The receiving processes.
+/// All receiving processes.
 #[derive(Debug)]
 pub(crate) struct Receivers {
     credit_bytes: u64,
     ends: HashMap<u16, QueueEnd>,
-    /// Who brought what is with the spool and not answered yet.
+    /// Transactions that the spool has and has not answered.
     pending: HashMap<TransactionId, PendingMessage>,
-    /// Staged bytes of transactions that are not at their end, by transaction.
+    /// Staged bytes of each transaction that is not complete.
     staged: HashMap<TransactionId, u64>,
 }
 
 /// A message that the spool is making durable.
 #[derive(Debug)]
 pub(crate) struct PendingMessage {
-    /// `None`: a notice of our own.
+    /// The receiving process, or `None` for a notice of our own.
     pub instance: Option<u16>,
     pub message: MessageId,
     pub cached: CachedMessage,
@@ -47,7 +47,7 @@ impl Receivers {
         self.ends.insert(instance, QueueEnd::new(build, self.credit_bytes));
     }
 
-    /// Ends a conversation; gives back the transactions that were not at their end.
+    /// Ends a stream. Returns the transactions that are not complete.
     pub fn disconnect(&mut self, instance: u16) -> Vec<TransactionId> {
         let Some(end) = self.ends.remove(&instance) else { return Vec::new() };
         let pending = &self.pending;
@@ -66,12 +66,12 @@ impl Receivers {
         self.ends.get_mut(&instance).map(QueueEnd::output)
     }
 
-    /// What each process has told of the memory of its sessions.
+    /// Returns what each process last reported about the memory of its sessions.
     pub fn memory(&self) -> impl Iterator<Item = (u16, SessionMemory)> + '_ {
         self.ends.iter().map(|(instance, end)| (*instance, end.memory()))
     }
 
-    /// Gives back the credit of what has been answered: once for all of a commit.
+    /// Returns the credit of answered transactions to the processes, once for each commit.
     pub fn credit(&mut self) {
         self.ends.values_mut().for_each(QueueEnd::credit);
     }
@@ -151,8 +151,8 @@ impl Queue {
         }
     }
 
-    /// Hands a client's message to the spool with its `Received` header, after `staged_bytes` of
-    /// its body. Returns its id, and what is kept of it in memory.
+    /// Hands a client's message to the spool with its `Received` header, after `staged_bytes` of its body. Returns
+    /// the id, and the part of the message that is kept in memory.
     fn keep(
         &mut self,
         transaction: TransactionId,
@@ -177,7 +177,7 @@ impl Queue {
     }
 
     fn question(&mut self, instance: u16, transaction: TransactionId) {
-        // Still on its way: the answer follows by itself.
+        // The message is not durable yet: the answer follows without a further question.
         if self.receivers.pending.contains_key(&transaction) {
             if let Some(end) = self.receivers.ends.get_mut(&instance) {
                 end.asked(transaction);
@@ -192,7 +192,7 @@ impl Queue {
         }
     }
 
-    /// The message is ours: its client hears `250`, and it is scheduled.
+    /// Answers the client of a durable message with 250 and schedules the message.
     pub(crate) fn durable(&mut self, durable: Durable, now: Now) {
         let transaction = durable.transaction();
         let Some(pending) = self.receivers.pending.remove(&transaction) else { return };
@@ -221,7 +221,7 @@ impl Queue {
     }
 }
 
-/// Our `Received` line; the recipient is named in it only where there is one.
+/// Returns our `Received` line, which names the recipient only if there is one recipient.
 fn received(hostname: &str, envelope: &Envelope, id: MessageId) -> Vec<u8> {
     let only = match &envelope.recipients[..] {
         [one] => Some(&one.address),

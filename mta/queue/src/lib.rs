@@ -1,13 +1,13 @@
-//! The queue process without its I/O: spool, scheduler and the conversations wired together.
+//! The queue process without its I/O: it connects the spool, the scheduler and the links to the other processes.
 //!
-//! `daemon` drives it with sockets and threads, `sim` with a simulated disk and clock: what is
-//! simulated is what runs. Must never touch a clock, a socket or a file.
+//! `daemon` drives it with sockets and threads, and the simulator with a simulated disk and clock. Must never touch a
+//! clock, a socket or a file.
 //!
-//! | verb | here |
+//! | step | code |
 //! |---|---|
-//! | stage, commit | [`intake`]: from a receiving process into the spool, `Durable` back |
-//! | schedule | [`Queue::advance`]: the scheduler's attempts to a sending process |
-//! | record, bounce | [`record`]: outcomes and the notices they call for, in one group |
+//! | stage, commit | `intake`: takes a message from a receiving process into the spool and returns its `Durable` |
+//! | schedule | [`Queue::advance`]: hands the scheduler's attempts to the sending processes |
+//! | record, bounce | `record`: stores outcomes and the notices about them, each pair in one group |
 //! | retire | the scheduler's last change of a message |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

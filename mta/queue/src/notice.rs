@@ -1,6 +1,6 @@
-//! Notices of the queue: how the next one of a record is made, and how it is logged.
+//! Notices to senders: the next notice of a record, and its log event.
 //!
-//! Must never store a notice: it is handed in together with the outcomes that it tells of.
+//! Must never store a notice: a notice is submitted together with the outcomes that it reports.
 
 use crate::message_cache::CachedMessage;
 use crate::parts::{Manner, Parts};
@@ -11,14 +11,14 @@ use mail::{MessageId, Now, Report};
 use scheduler::NoticeKind;
 
 impl Queue {
-    /// Says in the log that a sender is not told of an outcome.
+    /// Logs that a sender is not told of an outcome.
     pub(crate) fn no_notice(&mut self, message: MessageId, why: &str) {
         let text = format!("no notice could be made: {why}");
         self.log(LogEvent::Damaged { message, text });
     }
 
-    /// The notice of the next group, and of how many recipients it tells. Outcomes that a record is
-    /// to hold without a notice are told of by none.
+    /// Returns the notice of the next group and the number of recipients that it reports. There is no notice if the
+    /// record is `Untold` or the original cannot be read.
     pub(crate) fn next_notice(
         &self,
         parts: &Parts,
@@ -73,7 +73,7 @@ impl Queue {
         })
     }
 
-    /// A notice for the log; its id is not known yet.
+    /// Returns the log event of a notice, whose id is not known yet.
     pub(crate) fn logged(
         &self,
         parts: &Parts,
@@ -88,12 +88,12 @@ impl Queue {
     }
 }
 
-/// The evidence without what peers said.
+/// Returns the reports without the texts of the replies.
 fn without_words(recipients: &[(u32, Report)]) -> Vec<(u32, Report)> {
     let mut bare = recipients.to_vec();
     bare.iter_mut().for_each(|(_, report)| report.reply.text = WORDS_LEFT_OUT.into());
     bare
 }
 
-/// Stands for the words of a reply in a notice that would be too large with them.
+/// Replaces the text of a reply in a notice that would be too large with it.
 const WORDS_LEFT_OUT: &str = "(the words of this reply are left out)";

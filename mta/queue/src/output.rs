@@ -5,64 +5,64 @@
 use crate::reads::Read;
 use mail::MessageId;
 
-/// What the driver is to do or to log.
+/// What the driver must do or log.
 #[derive(Debug)]
 pub enum Output {
-    /// To be done by [`spool::execute`]; the end goes to [`Queue::io_done`].
+    /// A request for [`spool::execute`]; its result goes to [`crate::Queue::io_done`].
     Io(spool::Io),
-    /// To be done by [`perform`]; the end goes to [`Queue::read_done`].
+    /// A request for [`crate::perform`]; its result goes to [`crate::Queue::read_done`].
     Read(Read),
-    /// For the log.
+    /// An event for the log.
     Log(LogEvent),
-    /// The answer to a question of the command line that needed a read.
+    /// The answer to a question of the command line that needed a read or a commit, with the number of the question.
     Answer(u64, link::admin::Answer),
 }
 
-/// What happened, for the log.
+/// An event for the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LogEvent {
     /// A notice was queued about a message.
     Bounce {
-        /// The message it is about.
+        /// The message that the notice is about.
         about: MessageId,
-        /// The notice.
+        /// The id of the notice.
         notice: MessageId,
-        /// What it says.
+        /// What the notice says.
         kind: scheduler::NoticeKind,
-        /// To whom.
+        /// The address that the notice goes to.
         to: String,
-        /// How many recipients it is about.
+        /// The number of recipients that the notice is about.
         recipients: usize,
     },
-    /// A failure that nobody is told.
+    /// A failure without a notice.
     Silent {
-        /// The message.
+        /// The message that failed.
         message: MessageId,
-        /// What nobody is told, and why.
+        /// The recipients that failed, and why there is no notice.
         silent: scheduler::Silent,
     },
     /// A message has left the queue.
     Retire {
-        /// Which.
+        /// The id of the message.
         message: MessageId,
     },
-    /// The spool's alarm.
+    /// An alarm of the spool.
     Alarm(spool::Alarm),
-    /// A write or sync has failed. Until one works no attempt begins; these may be made twice if the
-    /// machine ends before.
+    /// A write or sync has failed, and no attempt begins until one works. If the machine crashes before that, the
+    /// recipients counted here may receive duplicates.
     WritesFail {
-        /// Recipients that are with sending processes.
+        /// Recipients of attempts that sending processes have.
         in_flight: u64,
-        /// Recipients whose outcome is known, but not durable.
+        /// Recipients whose outcome is known and not durable.
         unsynced: u64,
     },
     /// A write has worked again.
     WritesWork,
-    /// A body could not be read: the message is held.
+    /// A message could not be read and is held.
     Damaged {
-        /// Which.
+        /// The id of the message.
         message: MessageId,
-        /// What the spool found.
+        /// The damage that the spool found.
         text: String,
     },
 }

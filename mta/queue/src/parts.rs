@@ -1,8 +1,8 @@
-//! A record cut into groups that the spool takes: each notice with the outcomes it tells of, and
-//! the end of the message with the last of them.
+//! A record, divided into groups that fit into the spool: each notice with the outcomes that it reports, and the end
+//! of the message in the last group.
 //!
-//! Must never give an outcome that a notice tells of to another group than the notice, nor the end
-//! of the message to any group but the last.
+//! Must never put an outcome and the notice that reports it into different groups, nor the end of a message into any
+//! group but the last.
 
 use link::bounds::{PEER_BYTES_MAX, REPLY_TEXT_BYTES_MAX};
 use mail::bounce::NOTICE_RECIPIENTS_MAX;
@@ -11,66 +11,66 @@ use scheduler::{MessageChanges, NoticeKind, PlannedNotice};
 use spool::{SEGMENT_BYTES_MIN, change_bytes, group_bytes_max};
 use std::collections::VecDeque;
 
-/// Changes in one group, in bytes, beside those that its notice tells of.
+/// Upper bound on the changes in one group, in bytes, besides those that its notice reports.
 const CHANGES_BYTES_MAX: usize = 24 << 10;
-/// Recipients in one change.
+/// Upper bound on the recipients in one change.
 const CHANGE_RECIPIENTS_MAX: usize = 2_048;
-/// What the message record of a notice takes beside its body, in bytes: one recipient, and where
-/// the body's chunks are.
+/// Upper bound on the message record of a notice without its body, in bytes: one recipient, and the places of the
+/// chunks.
 const NOTICE_HEAD_BYTES_MAX: usize = 8 << 10;
 
-// A group fits the smallest segment: its changes, the change that its notice tells of, the notice's
-// last chunk and its head.
+// A group fits into the smallest segment: its changes, the change that its notice reports, and the last chunk and the
+// message record of the notice.
 const _: () = {
     let told = 64 + 5 * NOTICE_RECIPIENTS_MAX;
     let chunk = SEGMENT_BYTES_MIN as usize / 8;
     let group = CHANGES_BYTES_MAX + told + chunk + NOTICE_HEAD_BYTES_MAX;
     assert!(group <= group_bytes_max(SEGMENT_BYTES_MIN));
 };
-// A change alone fits, too, with the longest reply and peer's name that a result can have.
+// A single change fits as well, even with the longest reply and peer name.
 const REPORT_BYTES_MAX: usize = 128 + REPLY_TEXT_BYTES_MAX + PEER_BYTES_MAX;
 const _: () = assert!(5 * CHANGE_RECIPIENTS_MAX + REPORT_BYTES_MAX < CHANGES_BYTES_MAX);
 
-/// How a notice is made: each time the spool refuses one as too large, the next is smaller.
+/// How a notice is made. Each time the spool refuses a notice as too large, the next one is smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// With as much of the original as the settings allow.
+    /// Includes as much of the original as the settings allow.
     Ordinary,
-    /// With the original's headers only.
+    /// Includes only the headers of the original.
     Headers,
-    /// Without the original and the words of replies.
+    /// Leaves out the original and the texts of replies.
     Bare,
-    /// Not at all: only the outcome is recorded.
+    /// No notice: only the outcome is recorded.
     Untold,
 }
 
-/// What is left of a record.
+/// The part of a record that has not been submitted.
 #[derive(Debug)]
 pub struct Parts {
     pub(crate) message: MessageId,
-    /// Changes that no notice tells of.
+    /// Changes without a notice.
     plain: VecDeque<Change>,
     notices: VecDeque<PlannedNotice>,
-    /// Recipients of the first notice that have been told of.
+    /// Recipients of the first notice that earlier groups have reported.
     told: usize,
     retire: bool,
     pub(crate) manner: Manner,
-    /// Recipients in one notice.
+    /// Upper bound on the recipients in one notice.
     recipients_max: usize,
 }
 
-/// What one group takes of a record.
+/// The part of a record that goes into one group.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub changes: Vec<Change>,
-    /// Recipients of the first notice that it tells of.
+    /// The number of recipients of the first notice that the group reports.
     pub told: usize,
-    /// Nothing is left after it.
+    /// True for the last group of the record.
     pub is_last: bool,
 }
 
 impl Parts {
-    /// Cuts a record.
+    /// Divides a record.
     pub(crate) fn of(record: MessageChanges) -> Parts {
         let MessageChanges { message, changes, notices, silent: _ } = record;
         let retire = matches!(changes.last(), Some(Change::Retire { .. }));
@@ -83,7 +83,7 @@ impl Parts {
         Parts { message, plain, notices, told: 0, retire, manner, recipients_max }
     }
 
-    /// Whether a record is one small group, for which nothing is to be cut.
+    /// Returns true if a record is one small group and need not be divided.
     pub(crate) fn is_one_group(record: &MessageChanges) -> bool {
         record.notices.is_empty()
             && match &record.changes[..] {
@@ -92,17 +92,17 @@ impl Parts {
             }
     }
 
-    /// Whether everything has been handed in.
+    /// Returns true if nothing is left.
     pub(crate) fn is_done(&self) -> bool {
         self.plain.is_empty() && self.notices.is_empty() && !self.retire
     }
 
-    /// Whether notices are still to be made.
+    /// Returns true if notices must still be made.
     pub(crate) fn tells(&self) -> bool {
         self.manner != Manner::Untold && !self.notices.is_empty()
     }
 
-    /// Recipients whose outcome is final.
+    /// Returns the number of recipients whose outcome is final.
     pub(crate) fn outcomes(&self) -> u64 {
         let left = |(at, notice): (usize, &PlannedNotice)| match notice.kind {
             NoticeKind::Delayed => 0,
@@ -112,7 +112,8 @@ impl Parts {
         self.plain.iter().map(outcomes).sum::<u64>() + told as u64
     }
 
-    /// The recipients that the next notice may tell of; `None` if the next group has no notice.
+    /// Returns the kind of the next notice and the recipients that it may report, or `None` if the next group has no
+    /// notice.
     pub(crate) fn next_told(&self) -> Option<(NoticeKind, &[(u32, Report)])> {
         if self.plain_in_one_group() < self.plain.len() {
             return None;
@@ -122,7 +123,7 @@ impl Parts {
         Some((notice.kind, &left[..left.len().min(self.recipients_max)]))
     }
 
-    /// The next group, which tells of so many recipients of the first notice.
+    /// Returns the next group, which reports `told` recipients of the first notice.
     pub(crate) fn part(&self, told: usize) -> Part {
         let plain = self.plain_in_one_group();
         let mut changes: Vec<Change> = self.plain.iter().take(plain).cloned().collect();
@@ -144,7 +145,7 @@ impl Parts {
         Part { changes, told, is_last }
     }
 
-    /// The spool has taken this part.
+    /// Removes a part that the spool has taken.
     pub(crate) fn taken(&mut self, part: &Part) {
         let plain = self.plain_in_one_group();
         self.plain.drain(..plain);
@@ -156,8 +157,8 @@ impl Parts {
         self.retire &= !part.is_last;
     }
 
-    /// The spool has refused a notice about so many recipients as too large; false: there is
-    /// nothing smaller.
+    /// Makes the next notice smaller after the spool has refused one about this number of recipients as too large.
+    /// Returns false if nothing smaller is possible.
     pub(crate) fn make_smaller(&mut self, recipients: usize) -> bool {
         match self.manner {
             Manner::Ordinary => self.manner = Manner::Headers,
@@ -169,7 +170,7 @@ impl Parts {
         true
     }
 
-    /// How many of the changes without a notice go into one group.
+    /// Returns how many of the changes without a notice fit into one group.
     fn plain_in_one_group(&self) -> usize {
         let mut bytes = 0;
         let fits = |change: &&Change| {
@@ -184,7 +185,7 @@ fn weight(change: &Change) -> usize {
     64 + change_bytes(change)
 }
 
-/// Recipients of a change whose outcome is final.
+/// Returns the number of recipients of a change whose outcome is final.
 pub(crate) fn outcomes(change: &Change) -> u64 {
     match change {
         Change::Delivered { recipients, .. } | Change::Failed { recipients, .. } => {
@@ -202,7 +203,7 @@ fn told_change(message: MessageId, kind: NoticeKind, recipients: Vec<u32>) -> Ch
     }
 }
 
-/// A change without the recipients of whom a notice tells that it belongs to.
+/// Removes from a change the recipients that the notices report.
 fn untold(mut change: Change, notices: &[PlannedNotice]) -> Change {
     let of_change = |notice: &&PlannedNotice| match change {
         Change::Failed { .. } => matches!(notice.kind, NoticeKind::Failed | NoticeKind::Expired),
@@ -224,7 +225,7 @@ fn untold(mut change: Change, notices: &[PlannedNotice]) -> Change {
     change
 }
 
-/// Cuts a change into changes of fewer recipients; the end of a message is not among them.
+/// Divides a change into changes of fewer recipients. Leaves out the end of a message.
 fn cut_change(change: Change, into: &mut VecDeque<Change>) {
     let pieces =
         |recipients: Vec<u32>, into: &mut VecDeque<Change>, of: &dyn Fn(Vec<u32>) -> Change| {
@@ -263,7 +264,7 @@ mod tests {
         Report { stage: Stage::Rcpt, reply, peer: "mx".into(), from_peer: true }
     }
 
-    /// Hands everything in; of a notice so many recipients at once.
+    /// Submits everything, with at most `at_once` recipients in one notice.
     fn hand_in(record: MessageChanges, at_once: usize) -> Vec<Part> {
         let (mut parts, mut all) = (Parts::of(record), Vec::new());
         while !parts.is_done() {
@@ -344,7 +345,7 @@ mod tests {
             parts.taken(&parts.part(told));
             left.push(parts.outcomes());
         }
-        // The change without a notice and two delays; a delay; two expired; the last one.
+        // Left are: the change without a notice and two delays; a delay; two expired recipients; the last one.
         assert_eq!(left, [4, 3, 3, 1, 0]);
     }
 

@@ -15,7 +15,7 @@ use spool::Spool;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The queue.
+/// The queue of one mailer.
 pub struct Queue {
     build: u64,
     pub(crate) settings: Settings,
@@ -29,50 +29,52 @@ pub struct Queue {
     pub(crate) slice: Option<spool::SnapshotSlice>,
     pub(crate) output: VecDeque<Output>,
     started: Instant,
-    /// Own transactions (notices): random name of this incarnation, and a count.
+    /// The incarnation in the ids of our own transactions, which carry notices. Drawn at random.
     pub(crate) own_incarnation: u64,
     pub(crate) own_number: u64,
     pub(crate) counters: Counters,
-    /// The last write has failed, as the log was told.
+    /// True if the log was last told that writes fail.
     failing: bool,
 }
 
-/// Figures for `status`; since the start of this process.
+/// Counters for `status`, from the start of this process.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    /// Messages taken from clients.
+    /// Messages accepted from clients.
     pub accepted: u64,
-    /// Messages refused for want of room or a good disk.
+    /// Messages refused because the disk is full or fails.
     pub refused: u64,
-    /// Recipients delivered.
+    /// Recipients whose mail was delivered.
     pub delivered: u64,
-    /// Attempts that ended in deferral, by recipient.
+    /// Deferrals, counted for each recipient.
     pub deferred: u64,
-    /// Recipients failed.
+    /// Recipients that failed permanently.
     pub failed: u64,
-    /// Notices queued.
+    /// Notices added to the queue.
     pub notices: u64,
-    /// Attempts handed out.
+    /// Attempts given to sending processes.
     pub attempts: u64,
 }
 
 /// How long a new queue process waits for the sending processes to name the attempts that they already have.
 const SENDERS_WAIT: Duration = Duration::from_secs(2);
 
-/// Groups of outcomes that are known and not yet durable, because the disk does not keep up, or because their message is
-/// read for a notice. At this number no new attempts begin: what is delivered and not recorded is delivered again after
-/// a crash.
+/// Upper bound on the groups of outcomes that are known and not durable. They wait for a slow disk, or because their
+/// message is read for a notice. At this number no new attempt begins, because a delivery that is not recorded is
+/// repeated after a crash.
 const UNRECORDED_RESULTS_MAX: usize = 2048;
 
-/// A commit that takes longer than this is taken for one that may fail: until it has ended, no
-/// attempt begins. Even a slow disk that works needs less.
+/// A commit that takes longer than this may fail, so no attempt begins until it has ended. Even a slow disk that
+/// works needs less.
 const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Recipients in one slice of a snapshot, or one message: while a slice is made, this thread does nothing else.
+/// Upper bound on the recipients in one slice of a snapshot that has more than one message. The thread does nothing
+/// else while it makes a slice.
 pub const SLICE_RECIPIENTS_MAX: usize = 4096;
 
 impl Queue {
-    /// `own_incarnation` is drawn at random; `senders` is how many sending processes there will be.
+    /// Creates the queue over an open spool and the scheduler that was restored from it. `own_incarnation` is random;
+    /// `senders` is the number of sending processes to expect.
     pub fn new(
         build: u64,
         own_incarnation: u64,
@@ -102,38 +104,38 @@ impl Queue {
         }
     }
 
-    /// Attempts are sealed with this key. The one that former incarnations had makes what their attempts
-    /// became known to this one; without it a sending process that has one is not believed.
+    /// Sets the key that seals attempts. A process is believed about an attempt of a former incarnation only if the
+    /// key is the one of that incarnation.
     pub fn sealed_with(mut self, key: [u64; 2]) -> Queue {
         self.senders.set_seal_key(key);
         self
     }
 
-    /// New settings for new work.
+    /// Uses new settings for new work.
     pub fn reload(&mut self, settings: Settings, now: Now) {
         self.scheduler.reload(settings.scheduler.clone(), now);
         self.settings = settings;
     }
 
-    /// An I/O has ended.
+    /// Takes the result of an I/O request.
     pub fn io_done(&mut self, done: spool::IoDone, now: Now) {
         self.spool.handle(done, now);
     }
 
-    /// A stream to a receiving process is there.
+    /// Begins a stream to a receiving process.
     pub fn receiver_connected(&mut self, instance: u16) {
         self.receiver_gone(instance);
         self.receivers.connect(instance, self.build);
     }
 
-    /// A receiving process is gone: what it had half staged goes.
+    /// Ends the stream to a receiving process and removes its transactions that are not complete.
     pub fn receiver_gone(&mut self, instance: u16) {
         for transaction in self.receivers.disconnect(instance) {
             self.spool.unstage(transaction);
         }
     }
 
-    /// Bytes from a receiving process.
+    /// Takes bytes from a receiving process.
     pub fn receiver_input(
         &mut self,
         instance: u16,
@@ -145,33 +147,33 @@ impl Queue {
         Ok(())
     }
 
-    /// Frames for a receiving process.
+    /// Returns the frames to write to a receiving process.
     pub fn receiver_output(&mut self, instance: u16) -> Option<&mut VecDeque<Bytes>> {
         self.receivers.output(instance)
     }
 
-    /// What each receiving process has told of the memory of its sessions.
+    /// Returns what each receiving process last reported about the memory of its sessions.
     pub fn receiver_memory(
         &self,
     ) -> impl Iterator<Item = (u16, link::receive::SessionMemory)> + '_ {
         self.receivers.memory()
     }
 
-    /// A stream to a sending process is there.
+    /// Begins a stream to a sending process.
     pub fn sender_connected(&mut self, key: SenderKey, now: Now) {
         self.sender_gone(key, now);
         self.senders.connect(key, self.build, self.records.awaited(key));
     }
 
-    /// The stream to a sending process is gone. Its attempts are lost if the process does not name
-    /// them over a new one soon.
+    /// Ends the stream to a sending process. Its attempts are lost unless the process names them over a new stream
+    /// soon.
     pub fn sender_gone(&mut self, key: SenderKey, now: Now) {
         self.withdraw_from(key, now);
         self.senders.disconnect(key, now.monotonic);
     }
 
-    /// Bytes from a sending process. After an error nothing more of this stream may be given in, and
-    /// [`Self::sender_gone`] is due.
+    /// Takes bytes from a sending process. After an error the caller must give in nothing more of this stream and
+    /// must call [`Self::sender_gone`].
     pub fn sender_input(
         &mut self,
         key: SenderKey,
@@ -182,12 +184,12 @@ impl Queue {
         self.hear_sender(key, now)
     }
 
-    /// Frames for a sending process.
+    /// Returns the frames to write to a sending process.
     pub fn sender_output(&mut self, key: SenderKey) -> Option<&mut VecDeque<Bytes>> {
         self.senders.output(key)
     }
 
-    /// Runs the machines until nothing moves any more.
+    /// Runs the spool and the scheduler until neither has anything more to do.
     pub fn advance(&mut self, now: Now) {
         self.lose_orphans(now);
         loop {
@@ -199,9 +201,8 @@ impl Queue {
         }
     }
 
-    /// Gives the spool the slice of a snapshot that it wants, when it has been told everything that
-    /// the slice would tell: else a cut could leave a snapshot that knows of a failure, and no
-    /// notice of it.
+    /// Gives the spool the slice of a snapshot that it wants, once the spool has every record of the messages in the
+    /// slice. Otherwise a crash could leave a snapshot that has a failure without its notice.
     fn advance_snapshot(&mut self, now: Now) -> bool {
         if !self.may_schedule(now) {
             return false; // the scheduler has not been asked for its records yet
@@ -252,13 +253,13 @@ impl Queue {
             match self.next_of_scheduler(now) {
                 Some(scheduler::Output::Attempt(attempt)) => self.attempt(attempt, now),
                 Some(scheduler::Output::Record(record)) => self.record(record, now),
-                // A message has expired, and its attempt has not begun: it is given up now.
+                // A message has expired before its attempt began: the attempt is withdrawn now.
                 None if self.withdraw_unwanted(now) => {}
                 None => break,
             }
             moved = true;
         }
-        // Every record that a result called for has been given to the spool by now.
+        // Every record that a result requires has been given to the spool by now.
         for acknowledgement in self.records.all_given() {
             self.records_settled(acknowledgement, now);
         }
@@ -273,22 +274,22 @@ impl Queue {
         self.scheduler.poll(now)
     }
 
-    /// Whether outcomes cannot be recorded: the last write or sync has failed and none has worked
-    /// since, or one takes so long that it may fail. No attempt goes to a process then: what is
-    /// delivered meanwhile is delivered again after a crash.
+    /// Returns true if outcomes cannot be recorded now: the last write or sync has failed, or a commit takes so long
+    /// that it may fail. No attempt begins then, because its delivery would be repeated after a crash.
     pub(crate) fn holds_back(&self, now: Now) -> bool {
         let since = self.spool.committing_since();
         self.writes_fail()
             || since.is_some_and(|since| now.monotonic.since(since) >= COMMIT_TIME_MAX)
     }
 
-    /// A deleted spool is another matter: what is in memory is all there is, and cannot come again.
+    /// Returns true if writes fail. A deleted spool does not count: the queue in memory is all that is left, and no
+    /// attempt would be repeated.
     fn writes_fail(&self) -> bool {
         self.spool.is_failing() && !self.spool.is_deleted()
     }
 
-    /// Takes back what has not reached a process when writes begin to fail, and says in the log how
-    /// many recipients may get their mail twice if the machine ends before a write works again.
+    /// Withdraws attempts that no process has while writes fail. Logs when writes begin to fail, with the number of
+    /// recipients that may receive duplicates after a crash, and when they work again.
     fn watch_writes(&mut self, now: Now) {
         if self.holds_back(now) {
             self.withdraw_waiting(now);
@@ -305,47 +306,47 @@ impl Queue {
         });
     }
 
-    /// What the driver is to do next.
+    /// Returns the next output for the driver.
     pub fn poll(&mut self) -> Option<Output> {
         self.output.pop_front()
     }
 
-    /// When `advance` wants to be called although nothing else happened.
+    /// Returns when `advance` must be called although nothing else happened.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        // Until the sending processes have reported the scheduler is not asked, so what is due
-        // there must not wake us again and again.
+        // Until the sending processes have named their attempts, the scheduler is not asked, so its times must not
+        // wake the queue again and again.
         let next = self.senders.hello_due().or_else(|| self.scheduler.next_wakeup());
         let senders = [self.senders.tell_due(), self.senders.orphans_due()];
         let others = [self.spool.next_wakeup(), next, self.records.retry_due()];
         others.into_iter().chain(senders).flatten().min()
     }
 
-    /// Whether something is on its way that a stopping process should wait for; begins nothing.
+    /// Returns true if nothing is left that a stopping process should wait for.
     pub fn is_settled(&self) -> bool {
         self.spool.is_settled() && self.records.is_empty()
     }
 
-    /// Whether the spool has a segment to write, so that the next commit waits for nothing.
+    /// Returns true if the spool has a segment to write, so that the next commit need not wait for one.
     pub fn is_ready(&self) -> bool {
         self.spool.is_ready()
     }
 
-    /// Figures since the start.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Figures of the spool.
+    /// Returns the spool's figures.
     pub fn usage(&self) -> spool::Usage {
         self.spool.usage()
     }
 
-    /// The queue in a few numbers.
+    /// Returns a summary of the queue.
     pub fn summary(&self, now: Now) -> scheduler::Summary {
         self.scheduler.summary(now)
     }
 
-    /// How long this process has been at work.
+    /// Returns the time since this process started.
     pub fn uptime(&self, now: Now) -> Duration {
         now.monotonic.since(self.started)
     }

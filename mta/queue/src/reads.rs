@@ -1,7 +1,7 @@
-//! Reading messages back: for attempts that are not made from memory, for notices, and for
-//! bodies that a sending process fetches piece by piece.
+//! Reads of stored messages: for attempts, for notices, for operators, and for bodies that a sending process fetches
+//! piece by piece.
 //!
-//! Must never give a byte away whose checksum was not right.
+//! Must never give out a byte whose checksum was wrong.
 
 use crate::dispatch::SenderKey;
 use crate::message_cache::CachedMessage;
@@ -16,54 +16,55 @@ use spool::{ReadError, ReadPlan, StoredMessage, read_chunk, read_message};
 use std::rc::Rc;
 use world::Disk;
 
-/// Bytes of a message that a notice can need: its headers, and as much of it as a bounce may return.
+/// Upper bound on the bytes of a message that a notice needs: the headers, and the part of the body that a bounce may
+/// return.
 pub const NOTICE_BYTES_MAX: u64 = 1 << 20;
 
 /// What a message is read for.
 #[derive(Debug)]
 pub enum ReadFor {
-    /// An attempt whose message is not at hand.
+    /// An attempt whose message is not in the cache.
     Attempt {
-        /// The process that makes it.
+        /// The process that makes the attempt.
         key: SenderKey,
-        /// The scheduler's order.
+        /// The attempt, as the scheduler planned it.
         attempt: PlannedAttempt,
-        /// Where to.
+        /// The next hop.
         hop: NextHop,
     },
     /// A notice about the message.
     Notice {
-        /// What is to be recorded with it.
+        /// The record that requires the notice.
         parts: Parts,
-        /// Who waits for the recording.
+        /// The answers that wait for the record.
         acknowledgements: Acknowledgements,
     },
     /// A piece of a large body.
     Fetch {
-        /// The process that asks.
+        /// The process that fetches.
         key: SenderKey,
-        /// Its name of the attempt.
+        /// The id of the attempt in that process.
         attempt: u64,
-        /// Of our headers and the body together.
+        /// Offset in our headers and the body together.
         offset: u64,
-        /// At most so many.
+        /// Upper bound on the bytes to return.
         bytes: u32,
     },
     /// Envelope and headers for an operator.
     Show {
-        /// Names the question.
+        /// The number of the question.
         question: u64,
     },
 }
 
-/// Something to be read.
+/// A message that must be read.
 #[derive(Debug)]
 pub struct Read {
     plan: ReadPlan,
     what: ReadFor,
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Debug)]
 pub struct ReadDone {
     plan: ReadPlan,
@@ -77,11 +78,11 @@ struct Got {
     envelope: Envelope,
     bytes: u64,
     prefix_bytes: u32,
-    /// All of a small message, the head of a large one for a notice, or the fetched piece.
+    /// All of a small message, the beginning of a large one for a notice, or the fetched piece.
     content: Bytes,
 }
 
-/// Does it; on any thread.
+/// Reads a message. May be called on any thread.
 pub fn perform(disk: &dyn Disk, read: Read) -> ReadDone {
     let Read { plan, what } = read;
     let result = read_message(disk, &plan).and_then(|stored| {
@@ -101,7 +102,7 @@ pub fn perform(disk: &dyn Disk, read: Read) -> ReadDone {
     ReadDone { plan, what, result }
 }
 
-/// `length` bytes from `offset` of our headers and the body together.
+/// Returns `length` bytes from `offset` of our headers and the body together.
 fn piece(
     disk: &dyn Disk,
     stored: &StoredMessage,
@@ -135,7 +136,7 @@ fn piece(
 }
 
 impl Queue {
-    /// Has a message read; what it was for goes on in `read_done`.
+    /// Asks the driver to read a message. The work goes on in `read_done`.
     pub(crate) fn read(&mut self, message: MessageId, what: ReadFor, now: Now) {
         match self.spool.plan(message) {
             Some(plan) => self.output.push_back(crate::Output::Read(Read { plan, what })),
@@ -143,7 +144,7 @@ impl Queue {
         }
     }
 
-    /// A read has ended.
+    /// Takes the result of a read.
     pub fn read_done(&mut self, done: ReadDone, now: Now) {
         let ReadDone { plan, what, result } = done;
         let message = plan.message;
@@ -194,7 +195,7 @@ impl Queue {
     fn not_read(&mut self, message: MessageId, what: ReadFor, text: &str, now: Now) {
         match what {
             ReadFor::Attempt { key, attempt, .. } => self.not_attempted(key, &attempt, text, now),
-            // The outcome counts more than the notice, which cannot be made.
+            // The outcome is recorded without the notice, which cannot be made.
             ReadFor::Notice { parts, acknowledgements } => {
                 self.no_notice(message, text);
                 self.record_read(parts, acknowledgements, None, now);
@@ -208,7 +209,7 @@ impl Queue {
         }
     }
 
-    /// An attempt that could not begin because its message could not be read.
+    /// Defers the recipients of an attempt whose message could not be read.
     pub(crate) fn not_attempted(
         &mut self,
         key: SenderKey,

@@ -1,27 +1,27 @@
-//! After a start: what the spool replays becomes the scheduler's state again.
+//! Recovery: restores the scheduler's state from what the spool replays.
 //!
-//! Must never read a body: snapshot, envelopes and changes are enough.
+//! Must never read a body: the snapshot, the envelopes and the changes are enough.
 
 use mail::{Envelope, MessageId, Now};
 use policy::Routes;
 use scheduler::{Arrival, ArrivingRecipient, Scheduler};
 use spool::Replay;
 
-/// Folds the replay into a scheduler.
+/// Applies the replay of a spool to a scheduler.
 #[derive(Debug)]
 pub struct Restore<'a> {
     routes: &'a Routes,
-    /// Messages whose state did not decode.
+    /// Messages whose state could not be decoded.
     lost: Vec<MessageId>,
 }
 
 impl<'a> Restore<'a> {
-    /// `routes` say where messages go that had not been scheduled before.
+    /// Creates a restore. `routes` give the next hops of messages that were not scheduled before.
     pub fn new(routes: &'a Routes) -> Restore<'a> {
         Restore { routes, lost: Vec::new() }
     }
 
-    /// Takes one step of the replay.
+    /// Applies one step of the replay.
     pub fn replay(&mut self, scheduler: &mut Scheduler, replay: Replay<'_>, now: Now) {
         match replay {
             Replay::Snapshot { message, blob, .. } => {
@@ -36,13 +36,13 @@ impl<'a> Restore<'a> {
         }
     }
 
-    /// Messages whose state in the snapshot did not decode: they need their envelope read.
+    /// Returns the messages whose state in the snapshot could not be decoded.
     pub fn lost(&self) -> &[MessageId] {
         &self.lost
     }
 }
 
-/// Takes a message into the scheduler by its envelope.
+/// Gives a message to the scheduler by its envelope.
 pub(crate) fn arrive(
     scheduler: &mut Scheduler,
     routes: &Routes,
@@ -71,6 +71,6 @@ pub(crate) fn arrive(
         held: None,
         priority: 0,
     };
-    // Refused only if the queue has it already: then it is a duplicate of a restored backup.
+    // The scheduler refuses only a message that it has already: a duplicate from a restored backup.
     let _ = scheduler.arrive(&arrival, now);
 }

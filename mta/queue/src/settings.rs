@@ -4,26 +4,26 @@
 
 use mail::Address;
 
-/// Bytes of memory in the queue process for messages that are about to be tried.
+/// Upper bound on the memory in the queue process for messages that will be tried soon, in bytes.
 pub const MESSAGE_CACHE_BYTES_MAX: usize = 16 << 20;
 
-/// What the queue is told at its start and at a reload.
+/// The settings of the queue, given at its start and at each reload.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Our name.
+    /// The name of this mailer.
     pub hostname: String,
-    /// From of the notices.
+    /// The `From` address of notices.
     pub postmaster: Address,
-    /// Where mail goes.
+    /// The next hop for each domain.
     pub routes: policy::Routes,
-    /// For the scheduler.
+    /// The settings of the scheduler.
     pub scheduler: scheduler::Settings,
-    /// Bytes of the original that a bounce returns; at most `NOTICE_BYTES_MAX`.
+    /// Upper bound on the bytes of the original message that a bounce returns; at most `NOTICE_BYTES_MAX`.
     pub original_bytes_max: u64,
-    /// Memory for messages at hand.
+    /// Upper bound on the memory for messages in the cache, in bytes.
     pub message_cache_bytes_max: usize,
-    /// What all receiving processes together may have staged and unanswered.
+    /// Upper bound on the bytes that all receiving processes together may have staged and unanswered.
     pub credit_bytes: u64,
-    /// Receiving processes that share the credit.
+    /// The number of receiving processes that share the credit.
     pub receivers: u16,
 }

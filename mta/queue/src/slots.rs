@@ -1,14 +1,14 @@
-//! Values that come and go by the thousand, each found by its name without a search.
+//! Values that are added and removed by the thousand, each found by its name without a search.
 //!
-//! Must never find by the name of a value that is gone another one that has its place now.
+//! Must never find another value by the name of a value that was removed.
 
 /// Values in places that are used again.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Vec<Entry<T>>,
-    /// Places of values that are gone.
+    /// Places of values that were removed.
     free: Vec<u32>,
-    /// Values that ever were, without those beyond 32 bits.
+    /// The number of values ever added, modulo 2^32.
     count: u32,
 }
 
@@ -25,8 +25,8 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Takes a value; gives back its name: its number and its place. The name comes again when four
-    /// billion values have come after it, and not before.
+    /// Adds a value. Returns its name: the count of values and the place. A name is used again after four billion
+    /// other values.
     pub fn insert(&mut self, value: T) -> u64 {
         let at = self.free.pop().unwrap_or(self.slots.len() as u32);
         self.count = self.count.wrapping_add(1);
@@ -39,13 +39,13 @@ impl<T> Slots<T> {
         name
     }
 
-    /// The value of this name, if it is there.
+    /// Returns the value with this name, if it is there.
     pub fn get_mut(&mut self, name: u64) -> Option<&mut T> {
         let slot = self.slots.get_mut(name as u32 as usize)?;
         if slot.name == name { slot.value.as_mut() } else { None }
     }
 
-    /// Takes it out.
+    /// Removes the value with this name.
     pub fn remove(&mut self, name: u64) -> Option<T> {
         let slot = self.slots.get_mut(name as u32 as usize).filter(|slot| slot.name == name)?;
         let value = slot.value.take()?;
@@ -53,7 +53,7 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// All of them.
+    /// Returns all values.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|slot| slot.value.as_ref())
     }

@@ -1,9 +1,8 @@
-//! Attempts to the sending processes, and their results back.
+//! Attempts to the sending processes, and their results.
 //!
-//! Must never hand out an attempt that no living process has, nor forget one that a process has
-//! under way from a former incarnation of ours. Must never believe a process about mail that it was not
-//! given: what is under way is believed by its seal, and a result or a fetch by the attempt's own
-//! message.
+//! Must never give an attempt to a process that is not there, nor forget an attempt that a process has from a former
+//! incarnation of the queue. Must never believe a process about mail that it was not given: a seal proves an attempt
+//! that is under way, and the message of the attempt proves a result or a fetch.
 
 mod seal;
 mod senders;
@@ -25,12 +24,12 @@ use senders::{HeldAttempt, Orphans, RECORDED_MAX, role_for};
 use std::collections::HashSet;
 
 impl Queue {
-    /// Nothing is scheduled before the sending processes have said what they have under way.
+    /// Returns true if attempts may be scheduled: each sending process has named the attempts that it has.
     pub(crate) fn may_schedule(&mut self, now: Now) -> bool {
-        self.senders.settled(now.monotonic)
+        self.senders.all_greeted(now.monotonic)
     }
 
-    /// Finds a process for an attempt, or lets it wait for one.
+    /// Gives an attempt to a process, or keeps it until one has room.
     pub(crate) fn attempt(&mut self, attempt: PlannedAttempt, now: Now) {
         let Some(hop) = self.scheduler.hop(attempt.destination).cloned() else {
             self.scheduler.attempt_lost(attempt.attempt, now);
@@ -45,8 +44,8 @@ impl Queue {
         }
     }
 
-    /// Gives the scheduler back each attempt that has not begun and is not wanted any more: it must not begin after the
-    /// hold or deletion of its message has been confirmed. Returns whether there was one.
+    /// Withdraws each attempt that has not begun and that the scheduler no longer wants. The attempt must not begin
+    /// after the hold or deletion of its message has been confirmed. Returns true if there was one.
     pub(crate) fn withdraw_unwanted(&mut self, now: Now) -> bool {
         let mut withdrawn = false;
         while let Some(attempt) = self.scheduler.unwanted() {
@@ -55,14 +54,14 @@ impl Queue {
         withdrawn
     }
 
-    /// Gives the scheduler back all attempts of which no process knows yet.
+    /// Withdraws all attempts that no process knows of.
     pub(crate) fn withdraw_waiting(&mut self, now: Now) {
         for attempt in self.senders.not_begun() {
             self.withdraw(attempt, now);
         }
     }
 
-    /// Gives the scheduler back what was meant for a process whose stream ends.
+    /// Withdraws the attempts for a process whose stream ends, if the process does not know of them.
     pub(crate) fn withdraw_from(&mut self, key: SenderKey, now: Now) {
         for attempt in self.senders.reading(key) {
             self.withdraw(attempt, now);
@@ -109,7 +108,7 @@ impl Queue {
     ) {
         let limits = self.scheduler.limits(attempt.destination);
         if self.senders.flight(key, attempt.attempt.0).is_none() {
-            return; // while the message was read the process died, or the attempt was withdrawn
+            return; // the process died while the message was read, or the attempt was withdrawn
         }
         let envelope = &cached.envelope;
         let recipients = recipients_that_fit(envelope, &attempt.recipients);
@@ -132,7 +131,7 @@ impl Queue {
             recipients,
         };
         let handed_out = sender.end.attempt(order, cached.content.as_deref());
-        // Behind it: what was told before might have been the last that held this very body.
+        // After the attempt, because the process may still hold the body for a result that is acknowledged here.
         sender.tell_recorded();
         match handed_out {
             Ok(()) => self.counters.attempts += 1,
@@ -167,8 +166,7 @@ impl Queue {
                             let fetch = ReadFor::Fetch { key, attempt, offset, bytes };
                             self.read(message, fetch, now);
                         }
-                        // As many reads at once as there are attempts, and none for whoever has
-                        // none.
+                        // An attempt has at most one read at a time, so a process without the attempt gets none.
                         None => {
                             if let Some(end) = self.senders.end(key) {
                                 end.chunk_bad(attempt);
@@ -182,9 +180,9 @@ impl Queue {
         Ok(())
     }
 
-    /// An attempt that the process has from a former stream goes on. One of a former incarnation of ours
-    /// goes on under a new name of ours. The later ones come first: a recipient of an earlier one
-    /// may have been tried again since, and the later outcome is the one that counts.
+    /// Takes an attempt that a process names over a new stream. An attempt of a former incarnation of the queue gets
+    /// a new id here. Later attempts come first: if a recipient of an earlier attempt was tried again, the outcome of
+    /// the later attempt counts.
     fn take_back(&mut self, key: SenderKey, told: UnderWay, now: Now) -> Result<(), LinkError> {
         let recipients = told.recipients.iter().copied();
         if told.seal != self.senders.seals.seal(key, told.attempt, told.message, recipients) {
@@ -195,8 +193,8 @@ impl Queue {
         if let (None, Some(sender)) = (&known, self.senders.ends.get_mut(&key))
             && sender.awaited.remove(&told.attempt)
         {
-            // Its end is on its way to the disk, or has come there since the stream began: only the
-            // stream is new. The process is told when it is durable, and says the result again.
+            // Its result is being made durable, or became durable after the stream began. The process is told when it
+            // is durable and repeats the result.
             sender.strays.insert(told.attempt);
             return Ok(());
         }
@@ -210,7 +208,7 @@ impl Queue {
             Some(flight) => {
                 sender.under_way.insert(told.attempt, flight);
             }
-            // Its end was recorded before the former incarnation or stream ended.
+            // Its result was recorded before the former incarnation or stream ended.
             None => {
                 sender.strays.insert(told.attempt);
                 sender.recorded.push(told.attempt);
@@ -222,8 +220,8 @@ impl Queue {
         Ok(())
     }
 
-    /// What has begun and was not known goes before what has not begun: its recipients are not tried
-    /// twice because the process could not be heard for long.
+    /// Adopts an attempt that the scheduler does not know. Attempts at the same recipients that no process knows of
+    /// are withdrawn first, so that no recipient is tried twice.
     fn take_over(&mut self, told: &UnderWay, now: Now) -> Option<HeldAttempt> {
         for attempt in self.scheduler.flights_of(told.message, &told.recipients) {
             if self.senders.recall(attempt) {
@@ -234,7 +232,8 @@ impl Queue {
         Some(HeldAttempt { attempt, message: told.message })
     }
 
-    /// The process has told all: what it had and does not name is lost.
+    /// The process has named all attempts that it has. Those that it had over its former stream and did not name are
+    /// lost.
     fn greeted(&mut self, key: SenderKey, now: Now) {
         self.senders.all_named(key);
         if let Some(sender) = self.senders.ends.get_mut(&key) {
@@ -247,7 +246,7 @@ impl Queue {
         }
     }
 
-    /// Gives up the attempts of processes that have not come back.
+    /// Gives up the attempts of processes that have not come back in time.
     pub(crate) fn lose_orphans(&mut self, now: Now) {
         if self.senders.orphans_due().is_none_or(|due| now.monotonic < due) {
             return;
@@ -266,7 +265,7 @@ impl Queue {
         }
     }
 
-    /// Looks at no more attempts than there is room for.
+    /// Gives waiting attempts to processes that have room. Looks at no more attempts than there is room for.
     fn hand_out_waiting(&mut self, now: Now) {
         if self.holds_back(now) {
             return;
@@ -286,7 +285,7 @@ impl Queue {
     ) -> Result<(), LinkError> {
         let Some(sender) = self.senders.ends.get_mut(&key) else { return Ok(()) };
         let Some(flight) = sender.under_way.get(&result.attempt).copied() else {
-            // Said again over a new stream: its end is on its way to the disk, or was recorded before.
+            // The process repeats a result over a new stream: it is being made durable, or was recorded before.
             let known = sender.strays.remove(&result.attempt);
             return if known { Ok(()) } else { Err(LinkError::NotGiven) };
         };
@@ -311,8 +310,8 @@ impl Queue {
     }
 }
 
-/// The recipients of an attempt, as many as fit into its frame: all, unless a former version took
-/// an envelope that this one would refuse. Those left out are deferred, and tried next time.
+/// Returns the recipients of an attempt that fit into its frame: all of them, unless a former version accepted an
+/// envelope that this version would refuse. The others count as deferred and are tried next time.
 fn recipients_that_fit(envelope: &Envelope, indices: &[u32]) -> Vec<(u32, Recipient)> {
     let found = |index: &u32| Some((*index, envelope.recipients.get(*index as usize)?));
     let mut bytes = 0;

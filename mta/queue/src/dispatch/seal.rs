@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 #[derive(Debug)]
 pub(super) struct Seals {
     key: [u64; 2],
-    /// A hasher that has taken the key in.
+    /// A hasher that has been given the key.
     keyed: DefaultHasher,
 }
 
@@ -19,8 +19,8 @@ impl Seals {
         Seals { key, keyed: keyed(key) }
     }
 
-    /// Binds an attempt to the process that it is given to. Guessing one takes 2^63 tries, and the
-    /// first wrong one ends the process.
+    /// Returns the seal that binds an attempt to the process that it is given to. Guessing a seal takes 2^63 tries,
+    /// and the first wrong seal ends the process.
     pub(super) fn seal(
         &self,
         key: SenderKey,
@@ -47,7 +47,7 @@ fn keyed(key: [u64; 2]) -> DefaultHasher {
     hasher
 }
 
-/// A hasher with a block in front of it: each call of a hasher costs much more than the bytes of a number.
+/// A hasher with a buffer in front of it: a call of a hasher costs much more than the bytes of a number.
 struct BlockHasher {
     hasher: DefaultHasher,
     block: [u8; 64],

@@ -13,50 +13,50 @@ use scheduler::{AttemptId, PlannedAttempt};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
-/// Names a sending process: its role (send or local) and its number.
+/// The name of a sending process: its role (send or local) and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SenderKey(pub Role, pub u16);
 
-/// The sending processes.
+/// All sending processes.
 #[derive(Debug)]
 pub(crate) struct Senders {
     expected: usize,
-    /// Until then attempts wait for all of them to say hello.
+    /// Attempts wait until this time for all processes to name what they have.
     wait_until: Option<Instant>,
     pub(super) ends: BTreeMap<SenderKey, Sender>,
-    /// Attempts that wait for a process of their kind, in the order in which they were given out.
+    /// Attempts that wait for a process of their role, in the order in which the scheduler gave them.
     pub(super) waiting: BTreeMap<(Role, AttemptId), (PlannedAttempt, NextHop)>,
-    /// Attempts whose stream has ended, until their process tells what it still has.
+    /// Attempts of processes whose stream has ended, until the process names what it still has.
     pub(super) orphans: BTreeMap<SenderKey, Orphans>,
-    /// Results of each process that have become durable. It may not have heard so.
+    /// The newest durable results of each process, which may not have been told of them.
     pub(super) settled: BTreeMap<SenderKey, Settled>,
-    /// Seals attempts: the same in each incarnation of the queue process.
     pub(super) seals: Seals,
-    /// When durable results that nothing else went along with are told.
+    /// When durable results are told that no attempt was sent after.
     tell_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) end: QueueEnd,
-    /// It has said hello: before that it takes nothing over this stream.
+    /// The process has said hello and reads this stream.
     pub(super) welcomed: bool,
-    /// It has told all that it has under way.
+    /// The process has named all attempts that it has.
     pub(super) greeted: bool,
-    /// It was told to end: it takes nothing more, and what it leaves is no fault of the mail.
+    /// The process was told to end.
     pub(super) drains: bool,
     pub(super) capacity: usize,
-    /// Attempts it has, by its own name for them, which is ours unless a former incarnation gave it.
+    /// Attempts that the process has, by the id that the process uses. This is our id unless a former incarnation
+    /// gave it.
     pub(super) under_way: BTreeMap<u64, HeldAttempt>,
-    /// Of these, attempts whose message is being read: the process does not know of them yet.
+    /// The attempts in `under_way` whose message is being read: the process does not know of them yet.
     pub(super) reading: BTreeSet<AttemptId>,
-    /// Attempts whose results were on their way to the disk when the stream began, until it has told
-    /// all that it has under way.
+    /// Attempts whose results were not durable yet when the stream began. Empty once the process has named all
+    /// attempts.
     pub(super) awaited: HashSet<u64>,
-    /// Attempts that it told and that are over, or whose end is on its way to the disk: their results
-    /// are said again, and count nothing.
+    /// Attempts that the process named and whose results are recorded or being recorded. The process repeats these
+    /// results, and they count for nothing.
     pub(super) strays: HashSet<u64>,
-    /// Results that are durable, of which it has not been told.
+    /// Durable results that the process has not been told of.
     pub(super) recorded: Vec<u64>,
 }
 
@@ -67,18 +67,19 @@ pub(super) struct HeldAttempt {
     pub(super) message: MessageId,
 }
 
-/// What a process had when its stream ended.
+/// The attempts of a process whose stream has ended.
 #[derive(Debug)]
 pub(super) struct Orphans {
     pub(super) under_way: BTreeMap<u64, HeldAttempt>,
     /// The process was told to end.
     pub(super) drained: bool,
-    /// When they count as lost, if the process has not come back.
+    /// When the attempts count as lost if the process has not come back.
     pub(super) lost_at: Instant,
 }
 
 impl Sender {
-    /// Tells it which of its results are durable, in one frame, as soon as it takes that.
+    /// Tells the process which of its results are durable, in one frame. Does nothing before the process has said
+    /// hello.
     pub(super) fn tell_recorded(&mut self) {
         if self.welcomed && !self.recorded.is_empty() {
             self.end.recorded(std::mem::take(&mut self.recorded));
@@ -86,13 +87,13 @@ impl Sender {
     }
 }
 
-/// The number of durable results that are told at once; fewer go with the next attempt, or after a while: a
-/// process keeps a result, and the body of its message, until it is told, and nothing waits for it.
+/// The number of durable results that are told at once. Fewer are told after the next attempt or after a while: the
+/// process only keeps each result and the body of its message for longer.
 pub(super) const RECORDED_MAX: usize = 128;
-/// How long the first of them waits.
+/// How long the first durable result waits to be told.
 const RECORDED_WAIT: Duration = Duration::from_millis(100);
-/// How long attempts wait for their process to come back over a new stream. Longer than a stream
-/// takes to be begun again, so that a lost stream makes no attempt twice.
+/// How long attempts wait for their process to come back over a new stream. Longer than it takes to open a new
+/// stream, so that a lost stream repeats no attempt.
 const ORPHANS_WAIT: Duration = Duration::from_secs(2);
 const _: () = assert!(ORPHANS_WAIT.as_millis() > 2 * link::streams::RENEW_WAIT_MAX.as_millis());
 
@@ -110,7 +111,7 @@ impl Senders {
         }
     }
 
-    /// A stream begins; results of this process that are `awaited` are on their way to the disk.
+    /// Begins a stream. The results of the attempts in `awaited` are not durable yet.
     pub fn connect(&mut self, key: SenderKey, build: u64, awaited: HashSet<u64>) {
         let sender = Sender {
             end: QueueEnd::new(build),
@@ -132,7 +133,7 @@ impl Senders {
         self.seals = Seals::new(key);
     }
 
-    /// Ends a conversation. Its attempts wait for the process to come back.
+    /// Ends a stream. Its attempts wait for the process to come back.
     pub fn disconnect(&mut self, key: SenderKey, now: Instant) {
         let Some(mut sender) = self.ends.remove(&key) else { return };
         self.all_named(key);
@@ -147,14 +148,14 @@ impl Senders {
         }
     }
 
-    /// The process names nothing more over this stream.
+    /// Notes that the process names no more attempts over this stream.
     pub(super) fn all_named(&mut self, key: SenderKey) {
         if let Some(settled) = self.settled.get_mut(&key) {
             settled.names = None;
         }
     }
 
-    /// When [`Queue::lose_orphans`] has something to do.
+    /// Returns when `Queue::lose_orphans` must be called.
     pub fn orphans_due(&self) -> Option<Instant> {
         self.orphans.values().map(|orphans| orphans.lost_at).min()
     }
@@ -171,7 +172,7 @@ impl Senders {
         self.ends.get_mut(&key).map(|sender| &mut sender.end)
     }
 
-    /// An attempt that never reached its process.
+    /// Forgets an attempt that never reached its process.
     pub fn forget(&mut self, key: SenderKey, attempt: AttemptId) {
         if let Some(sender) = self.ends.get_mut(&key) {
             sender.under_way.remove(&attempt.0);
@@ -179,7 +180,7 @@ impl Senders {
         }
     }
 
-    /// Takes back an attempt of which no process knows yet; false: there is none of this name.
+    /// Takes back an attempt that no process knows of. Returns false if there is no such attempt.
     pub(super) fn recall(&mut self, attempt: AttemptId) -> bool {
         let waited = |role| self.waiting.remove(&(role, attempt)).is_some();
         if [Role::Send, Role::Local].into_iter().any(waited) {
@@ -191,19 +192,19 @@ impl Senders {
         true
     }
 
-    /// Attempts that were meant for this process, which does not know of them.
+    /// Returns the attempts for this process that it does not know of.
     pub(super) fn reading(&self, key: SenderKey) -> Vec<AttemptId> {
         let sender = self.ends.get(&key).into_iter();
         sender.flat_map(|sender| sender.reading.iter().copied()).collect()
     }
 
-    /// All attempts of which no process knows yet.
+    /// Returns all attempts that no process knows of.
     pub(super) fn not_begun(&self) -> Vec<AttemptId> {
         let waiting = self.waiting.keys().map(|(_, attempt)| *attempt);
         waiting.chain(self.ends.keys().flat_map(|key| self.reading(*key))).collect()
     }
 
-    /// The first attempt that waits for a process of this kind, and one that has room.
+    /// Takes the first attempt that waits for a process of this role, with a process that has room.
     pub(super) fn next_waiting(
         &mut self,
         role: Role,
@@ -215,8 +216,8 @@ impl Senders {
         Some((key, attempt, hop))
     }
 
-    /// The process that fetches for this attempt, if it has said over its present stream that it has
-    /// it. What was read for a former stream is for nobody: it is fetched again.
+    /// Returns the stream to the process that fetches for this attempt, if the process has named the attempt over its
+    /// present stream. What was read for a former stream is discarded, and the process fetches it again.
     pub fn fetcher(&mut self, key: SenderKey, attempt: u64) -> Option<&mut QueueEnd> {
         let sender = self.ends.get_mut(&key)?;
         sender.under_way.contains_key(&attempt).then_some(&mut sender.end)
@@ -230,17 +231,17 @@ impl Senders {
         self.ends.get_mut(&key)?.end.poll()
     }
 
-    /// Attempts wait until then for the processes to say hello.
+    /// Returns when attempts stop waiting for the processes to name what they have.
     pub fn hello_due(&self) -> Option<Instant> {
         self.wait_until
     }
 
-    /// When [`Self::tell`] has something to do.
+    /// Returns when [`Self::tell`] must be called.
     pub fn tell_due(&self) -> Option<Instant> {
         self.tell_at
     }
 
-    /// These results are durable: their process is told soon.
+    /// Notes that these results are durable and tells their process soon.
     pub fn recorded(&mut self, key: SenderKey, attempts: Vec<u64>, now: Instant) {
         self.settled.entry(key).or_default().add(&attempts);
         let Some(sender) = self.ends.get_mut(&key) else { return };
@@ -252,7 +253,7 @@ impl Senders {
         }
     }
 
-    /// Tells what has waited long enough.
+    /// Tells the processes of durable results that have waited long enough.
     pub fn tell(&mut self, now: Instant) {
         if self.tell_at.is_some_and(|due| due <= now) {
             self.tell_at = None;
@@ -260,8 +261,8 @@ impl Senders {
         }
     }
 
-    /// Whether all have said what they have under way, or have been waited for long enough.
-    pub(super) fn settled(&mut self, now: Instant) -> bool {
+    /// Returns true if all processes have named what they have, or have been waited for long enough.
+    pub(super) fn all_greeted(&mut self, now: Instant) -> bool {
         let Some(until) = self.wait_until else { return true };
         let greeted = self.ends.values().filter(|sender| sender.greeted).count();
         let settled = greeted >= self.expected || now >= until;
@@ -271,8 +272,8 @@ impl Senders {
         settled
     }
 
-    /// A process for this next hop with room: always the same one for a destination while it has
-    /// room, because it keeps the connections.
+    /// Returns a process for this next hop that has room. A destination always gets the same process while that
+    /// process has room, because it keeps the connections.
     pub(super) fn choose(&self, hop: &NextHop, destination: u32) -> Option<SenderKey> {
         let role = role_for(hop);
         let fit = || {
@@ -287,7 +288,7 @@ impl Senders {
     }
 }
 
-/// The kind of process that makes attempts to a next hop.
+/// Returns the role of the process that makes attempts to a next hop.
 pub(super) fn role_for(hop: &NextHop) -> Role {
     if *hop == NextHop::Local { Role::Local } else { Role::Send }
 }
@@ -308,7 +309,7 @@ mod tests {
         let kept = senders.settled.get_mut(&key).unwrap();
         assert_eq!(kept.row.len(), SETTLED_KEPT);
         assert!(kept.has(newest) && !kept.has(newest - SETTLED_KEPT as u64));
-        // What becomes durable while the process names its attempts is found, too.
+        // A result that becomes durable while the process names its attempts is found as well.
         senders.recorded(key, vec![newest + 1], Instant::default());
         let kept = senders.settled.get_mut(&key).unwrap();
         assert!(kept.has(newest + 1) && kept.row.len() == SETTLED_KEPT);

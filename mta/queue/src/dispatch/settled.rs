@@ -1,21 +1,20 @@
-//! The newest durable results of each sending process.
+//! The newest durable results of each sending process, so that a result that is repeated over a new stream counts
+//! once.
 //!
-//! Must never grow beyond its bound: a process keeps only the results of which it has not been told.
+//! Must never grow beyond its bound.
 
 use std::collections::{HashSet, VecDeque};
 
-/// Durable results of one process that are remembered, so that it can name them over a new stream and
-/// nothing is counted twice. It keeps only those of which it has not been told, and a lost stream has
-/// swallowed only what was said over it last.
+/// Upper bound on the durable results of one process that are remembered. A process repeats only results of which it
+/// has not been told, and a lost stream loses only the last frames.
 pub(super) const SETTLED_KEPT: usize = 4096;
 
 /// The newest durable results of a process.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
-    /// In the order in which they became durable.
+    /// The attempts, in the order in which their results became durable.
     pub(super) row: VecDeque<u64>,
-    /// The same to be searched, from when the process first names an attempt over a new stream until
-    /// it has named all.
+    /// The attempts in `row`, while the process names its attempts over a new stream.
     pub(super) names: Option<HashSet<u64>>,
 }
 
@@ -28,7 +27,7 @@ impl Settled {
         }
     }
 
-    /// Whether this one is among them. It costs the same however many there are.
+    /// Returns true if the result of this attempt is among them. The cost does not depend on their number.
     pub(super) fn has(&mut self, attempt: u64) -> bool {
         self.names.get_or_insert_with(|| self.row.iter().copied().collect()).contains(&attempt)
     }

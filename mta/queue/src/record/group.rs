@@ -17,7 +17,7 @@ use spool::{Refusal, Ticket};
 use std::rc::Rc;
 
 impl Queue {
-    /// One small group without a message of ours.
+    /// Submits one small group without a message of our own.
     pub(super) fn submit(
         &mut self,
         changes: Vec<Change>,
@@ -28,7 +28,7 @@ impl Queue {
         taken.expect("a group without a message is refused only if it is larger than a segment");
     }
 
-    /// One group: perhaps a message of our own, and changes. Refused, it leaves nothing behind.
+    /// Submits one group: changes, and perhaps a notice. If the spool refuses the group, nothing of it is kept.
     pub(super) fn submit_with(
         &mut self,
         bounce: Option<Bounce>,
@@ -60,9 +60,9 @@ impl Queue {
         Ok(())
     }
 
-    /// A message was deleted while it was tried, and the attempt has ended. That is answered when the
-    /// deletion is durable: a cut before would have the message there again, and tried again. The
-    /// spool keeps changes of one message in their order, so it is enough to say it once more.
+    /// Records the deletion of a message again after its last attempt has ended. The result is acknowledged when the
+    /// deletion is durable, because a crash before that would restore the message and try it again. The spool keeps
+    /// the changes of one message in order, so a second `Retire` is enough.
     pub(crate) fn record_deletion(&mut self, message: MessageId, now: Now) {
         let changes = vec![Change::Retire { message }];
         self.record(
@@ -71,7 +71,7 @@ impl Queue {
         );
     }
 
-    /// A notice needs no `Received` line: nobody handed it to us.
+    /// Stages a notice. It needs no `Received` line, because no client sent it.
     fn own(
         &mut self,
         bounce: Bounce,
@@ -89,7 +89,7 @@ impl Queue {
         Ok((transaction, cached, spool::NewMessage { transaction, envelope, prefix: Vec::new() }))
     }
 
-    /// A group is durable.
+    /// Takes note that a group is durable: logs its notice and its retirement, and answers who waited for it.
     pub(crate) fn recorded(&mut self, ticket: Ticket, now: Now) {
         let Some(group) = self.records.tickets.remove(&ticket) else { return };
         self.records.outcomes -= group.outcomes;
@@ -106,7 +106,7 @@ impl Queue {
         }
     }
 
-    /// One part of an acknowledgement is done.
+    /// Counts one group of an answer as done and sends the answer after the last one.
     pub(crate) fn records_settled(&mut self, acknowledgement: Acknowledgement, now: Now) {
         match self.records.done(acknowledgement) {
             Some(AnswerTo::Sender(key, attempts)) => {
@@ -120,7 +120,7 @@ impl Queue {
     }
 }
 
-/// The message that ends with these changes.
+/// Returns the message that ends with these changes.
 fn retired_by(changes: &[Change]) -> Option<MessageId> {
     match changes.last() {
         Some(Change::Retire { message }) => Some(*message),

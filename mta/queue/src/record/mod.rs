@@ -1,8 +1,8 @@
-//! Outcomes and the notices they call for, each pair in one group: a failed recipient's outcome
-//! and its bounce are durable together or not at all.
+//! Outcomes and the notices about them, each pair in one group: a failed recipient's outcome and its bounce become
+//! durable together.
 //!
-//! Must never tell a sending process or an operator that something is recorded before it is, and
-//! never forget a record that the spool refuses: it is kept, in order, and handed in again.
+//! Must never tell a sending process or an operator that something is recorded before it is durable. Must never
+//! forget a record that the spool refuses: it is kept in order and handed in again.
 
 mod group;
 mod pending;
@@ -18,26 +18,26 @@ use scheduler::MessageChanges;
 use spool::Refusal;
 use std::time::Duration;
 
-/// What the spool refused is handed in again at the latest after this.
+/// A record that the spool refused is handed in again after this time at the latest.
 const STALL_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// A message that notices are about, and as much of it as they can need.
+/// The message that notices are about, and its first bytes.
 pub(crate) type Original<'a> = (&'a CachedMessage, &'a [u8]);
 
 /// How far a record came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Went {
-    /// The spool has all of it.
+    /// The spool has all of the record.
     In,
-    /// Its message is being read.
+    /// The message that its notices are about is being read.
     Reads,
     /// The spool has no room for the rest.
     Stalled,
 }
 
 impl Queue {
-    /// Gives a record to the spool, behind those of the same message that came before: a message
-    /// must not end before the notice that it calls for is stored.
+    /// Gives a record to the spool, after earlier records of the same message. A message must not end before the
+    /// notices about it are stored.
     pub(crate) fn record(&mut self, record: MessageChanges, now: Now) {
         let acknowledgements = self.records.add(record.message);
         match self.records.behind.get_mut(&record.message) {
@@ -49,7 +49,7 @@ impl Queue {
         }
     }
 
-    /// `original`: the message, if it has just been read.
+    /// Records the next record of a message. `original` is the message, if it has just been read.
     fn record_next(
         &mut self,
         mut record: MessageChanges,
@@ -64,15 +64,14 @@ impl Queue {
             return self.submit(record.changes, acknowledgements, now);
         }
         let parts = Parts::of(record);
-        // Who came first goes first.
+        // Records of other messages that wait for room go first.
         if parts.tells() && !(self.records.stalled.is_empty() && self.spool.has_own_room()) {
             return self.stall(parts, acknowledgements, now);
         }
         self.go_on_recording(parts, acknowledgements, original, now);
     }
 
-    /// Hands in what is left of a record; if notices are to be made, the message that they are about
-    /// is needed first.
+    /// Hands in what is left of a record. If notices must be made, the message that they are about is read first.
     fn go_on_recording(
         &mut self,
         parts: Parts,
@@ -99,7 +98,7 @@ impl Queue {
         }
     }
 
-    /// The message that a record's notices are about has been read, or cannot be.
+    /// Goes on with a record after the message that its notices are about has been read, or could not be read.
     pub(crate) fn record_read(
         &mut self,
         parts: Parts,
@@ -113,8 +112,8 @@ impl Queue {
         }
     }
 
-    /// All of a record has been handed in; what came behind it goes on. The `original` that was read for
-    /// it serves all of them: each read of a list looks at every recipient.
+    /// Records what waited for a record of the same message. The `original` that was read for that record serves all
+    /// of them, because each read of a list looks at every recipient.
     fn record_behind(&mut self, message: MessageId, original: Option<Original<'_>>, now: Now) {
         let mut behind = self.records.behind.remove(&message).unwrap_or_default();
         while let Some((record, acknowledgements)) = behind.pop_front() {
@@ -135,7 +134,7 @@ impl Queue {
         self.records.retry_at.get_or_insert(now.monotonic + STALL_TIME_MAX);
     }
 
-    /// Something has become durable, or time has passed: hands in again what the spool refused.
+    /// Hands in again what the spool refused, after something has become durable or time has passed.
     pub(crate) fn record_stalled(&mut self, now: Now) {
         if self.records.stalled.is_empty() {
             return;
@@ -148,7 +147,7 @@ impl Queue {
                 Went::In => self.record_behind(message, None, now),
                 Went::Reads => {}
                 Went::Stalled => {
-                    // It was the first, and stays so.
+                    // The record was the first and stays the first.
                     let back = self.records.stalled.pop_back();
                     return back
                         .into_iter()
@@ -158,8 +157,8 @@ impl Queue {
         }
     }
 
-    /// Gives the spool group after group of a record. Without the original no notice can be made,
-    /// and the outcomes are recorded alone: they count more.
+    /// Gives the groups of a record to the spool, one after another. Without the original no notice can be made, and
+    /// the outcomes are recorded alone, because they matter more.
     fn hand_in(
         &mut self,
         mut parts: Parts,

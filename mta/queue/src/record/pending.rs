@@ -12,35 +12,35 @@ use scheduler::MessageChanges;
 use spool::Ticket;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Names what is told once everything that it called for is recorded.
+/// The number of an answer that is sent once all records that it waits for are durable.
 pub(crate) type Acknowledgement = u64;
-/// All that wait for one record.
+/// The answers that wait for one record.
 pub(crate) type Acknowledgements = Vec<Acknowledgement>;
 
-/// Messages whose notices wait for a read or for room in the spool: with so many, nothing new is
-/// given up or bounced by its route.
+/// Upper bound on the messages whose notices wait for a read or for room in the spool. At this number no other
+/// message expires or is bounced by its route.
 const TELLING_MAX: usize = 64;
-/// At this number of notices that wait for room, the queue begins no attempt either. Attempts that already wait for a
-/// process still begin.
+/// Upper bound on the records with notices that wait for room. At this number no attempt is taken from the scheduler.
+/// Attempts that already wait for a process still begin.
 const STALLED_MAX: usize = 64;
 
-/// What is on its way into the spool.
+/// The records that are not durable yet.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRecords {
     waiting: Slots<PendingAnswer>,
-    /// Results of which the scheduler has not yet given all records.
+    /// Answers that wait for records which the scheduler has not given yet, by message.
     fresh: BTreeMap<MessageId, Vec<Acknowledgement>>,
     pub(super) tickets: HashMap<Ticket, SubmittedGroup>,
     /// Recipients in `tickets` whose outcome is final.
     pub(super) outcomes: u64,
-    /// Messages with a record that waits for a read or for room, each with what came after that
-    /// record. At most a few for each recipient.
+    /// Messages with a record that waits for a read or for room, each with the records that came later. There are at
+    /// most a few for each recipient.
     pub(super) behind: HashMap<MessageId, VecDeque<(MessageChanges, Acknowledgements)>>,
-    /// Records in `behind`.
+    /// The number of records in `behind`.
     pub(super) behind_records: usize,
     /// What is left of records that the spool had no room for, oldest first.
     pub(super) stalled: VecDeque<(Parts, Acknowledgements)>,
-    /// When the first of them is handed in again, if nothing becomes durable before.
+    /// When the first of `stalled` is handed in again if nothing becomes durable before.
     pub(super) retry_at: Option<Instant>,
 }
 
@@ -49,32 +49,31 @@ pub(crate) struct PendingRecords {
 pub(super) struct SubmittedGroup {
     pub(super) acknowledgements: Acknowledgements,
     pub(super) outcomes: u64,
-    /// The message that ends with it.
+    /// The message that ends with the group.
     pub(super) retires: Option<MessageId>,
-    /// The notice in it, for the log.
+    /// The log event of the notice in the group.
     pub(super) notice: Option<Box<LogEvent>>,
 }
 
 #[derive(Debug)]
 pub(super) struct PendingAnswer {
     answer_to: AnswerTo,
-    /// Groups that are not durable yet, and one more for each message whose records have not
-    /// been counted.
+    /// The number of groups that are not durable, and one more for each message whose records have not been counted.
     open: u32,
 }
 
-/// Who waits for a recording.
+/// Who waits for an answer.
 #[derive(Debug)]
 pub(crate) enum AnswerTo {
-    /// A sending process, with its results of these attempts at one message.
+    /// A sending process, for its results of these attempts at one message.
     Sender(SenderKey, Vec<u64>),
-    /// An operator, with an action; the number of the question and its answer.
+    /// An operator, for an action: the number of the question, and the answer.
     Operator(u64, Box<Answer>),
 }
 
 impl PendingRecords {
-    /// The scheduler is about to give the records that a result or an action calls for, about
-    /// these messages, of which there is at least one.
+    /// Notes an answer that waits for the records which the scheduler is about to give for these messages. There must
+    /// be at least one message.
     pub fn expect(&mut self, answer_to: AnswerTo, messages: &[MessageId]) {
         debug_assert!(!messages.is_empty(), "nothing would end the waiting");
         let name = self.waiting.insert(PendingAnswer { answer_to, open: messages.len() as u32 });
@@ -83,8 +82,8 @@ impl PendingRecords {
         }
     }
 
-    /// The same for the result of an attempt. Those of one message that come together wait
-    /// together: a list of thousands has one record for many, and not each waits for all.
+    /// Notes the result of an attempt. Results of one process and message that come together wait together, so that a
+    /// record of a list does not look at each of them.
     pub fn expect_result(&mut self, key: SenderKey, attempt: u64, message: MessageId) {
         for acknowledgement in self.fresh.get(&message).into_iter().flatten() {
             let waiting =
@@ -98,8 +97,8 @@ impl PendingRecords {
         self.expect(AnswerTo::Sender(key, vec![attempt]), &[message]);
     }
 
-    /// The attempts of this process whose results wait to be durable: it will be told then. Looks at
-    /// all that wait, which a new stream is worth and a message is not.
+    /// Returns the attempts of this process whose results are not durable yet. Looks at all pending answers, which is
+    /// acceptable for each new stream but not for each message.
     pub fn awaited(&self, key: SenderKey) -> HashSet<u64> {
         let of_process = |waiting: &PendingAnswer| match &waiting.answer_to {
             AnswerTo::Sender(other, attempts) if *other == key => attempts.clone(),
@@ -108,7 +107,7 @@ impl PendingRecords {
         self.waiting.values().flat_map(of_process).collect()
     }
 
-    /// The scheduler has given all that it has.
+    /// Notes that the scheduler has given all its records. Returns the answers that waited for them.
     pub fn all_given(&mut self) -> Vec<Acknowledgement> {
         if self.fresh.is_empty() {
             return Vec::new();
@@ -116,7 +115,7 @@ impl PendingRecords {
         std::mem::take(&mut self.fresh).into_values().flatten().collect()
     }
 
-    /// Counts a record of this message in; gives back which results wait for it.
+    /// Counts a record of this message. Returns the answers that wait for the record.
     pub(super) fn add(&mut self, message: MessageId) -> Acknowledgements {
         let Some(fresh) = self.fresh.get(&message) else { return Vec::new() };
         for acknowledgement in fresh {
@@ -127,7 +126,7 @@ impl PendingRecords {
         fresh.clone()
     }
 
-    /// Counts one group more that these wait for.
+    /// Counts one more group that these answers wait for.
     pub(super) fn split(&mut self, acknowledgements: &Acknowledgements) {
         for acknowledgement in acknowledgements {
             if let Some(waiting) = self.waiting.get_mut(*acknowledgement) {
@@ -136,12 +135,12 @@ impl PendingRecords {
         }
     }
 
-    /// Groups handed in that are not durable yet, messages with a record that waits, and records behind those.
+    /// Returns the number of groups that are not durable, messages with a record that waits, and records after those.
     pub fn unrecorded(&self) -> usize {
         self.tickets.len() + self.behind.len() + self.behind_records
     }
 
-    /// Recipients whose outcome is known, but not durable.
+    /// Returns the number of recipients whose outcome is known and not durable.
     pub fn outcomes(&self) -> u64 {
         let of_record = |(record, _): &(MessageChanges, Acknowledgements)| -> u64 {
             record.changes.iter().map(outcomes).sum()
@@ -151,32 +150,32 @@ impl PendingRecords {
         self.outcomes + behind + stalled
     }
 
-    /// As many notices wait as should.
+    /// Returns true if no more notices should be made for now.
     pub fn tells_enough(&self) -> bool {
         !self.stalled.is_empty() || self.behind.len() >= TELLING_MAX
     }
 
-    /// As many notices wait for room as may.
+    /// Returns true if as many records wait for room as may.
     pub fn is_full(&self) -> bool {
         self.stalled.len() >= STALLED_MAX
     }
 
-    /// When what the spool refused is handed in again.
+    /// Returns when records that the spool refused are handed in again.
     pub fn retry_due(&self) -> Option<Instant> {
         self.retry_at.filter(|_| !self.stalled.is_empty())
     }
 
-    /// Whether the spool has all records of this message that there are.
+    /// Returns true if the spool has all records of this message.
     pub fn all_submitted(&self, message: MessageId) -> bool {
         !self.behind.contains_key(&message)
     }
 
-    /// The same for all messages.
+    /// Returns true if the spool has all records of all messages.
     pub fn is_empty(&self) -> bool {
         self.behind.is_empty()
     }
 
-    /// One of them is done; returns who gets the answer if it was the last.
+    /// Counts one group as done. Returns who gets the answer if the group was the last.
     pub(super) fn done(&mut self, acknowledgement: Acknowledgement) -> Option<AnswerTo> {
         let waiting = self.waiting.get_mut(acknowledgement)?;
         waiting.open -= 1;
