@@ -11,24 +11,24 @@
 
 mod admin;
 mod disk;
+mod events;
 mod health;
+mod opening;
 mod pace;
 mod peers;
 mod replay;
 
 use super::child::{ChildStart, Orders, PeerStream, runtime};
 use super::wiring;
-use crate::io::BUILD;
 use crate::jail::{self, Profile};
-use crate::log::{EventKind, Log};
+use crate::log::Log;
 use disk::{Done, Threads};
 use health::Health;
 use link::control::{FromMaster, Purpose, Role, ToMaster};
 use mail::Now;
 use pace::CommitPace;
 use peers::Peers;
-use queue::{LogEvent, Output, Queue, SenderKey};
-use scheduler::Scheduler;
+use queue::{Output, Queue, SenderKey};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{Error, Result};
@@ -36,22 +36,16 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use world::Clock;
 use world::real::faults::{self, Point};
-use world::{Clock, Rng};
 
 /// How long the first segment is waited for at the start.
 const SEGMENT_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the last commits are waited for at the end.
 const FINISH_PATIENCE: Duration = Duration::from_millis(1500);
 
-/// A queue process that was killed lets go of the spool when its last write has ended; a lock that
-/// is held for longer is another mailer's.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 /// Between two looks at who has no stream.
 const ALARM_LOOK: Duration = Duration::from_secs(1);
-/// Between two tries.
-const LOCK_REST: Duration = Duration::from_millis(10);
-
 /// What the tasks of this process share.
 pub struct Shared {
     queue: RefCell<Queue>,
@@ -105,7 +99,7 @@ async fn serve(
     let clock = world::real::Clock;
     let commits_in_flight = spool_settings.commits_in_flight;
     let orders = Orders::new(control, Role::Queue)?;
-    let queue = match open_patiently(&config, &disk, spool_settings, &log).await {
+    let queue = match opening::open_patiently(&config, &disk, spool_settings, &log).await {
         Ok(queue) => queue.sealed_with(seal_key),
         Err(error) => {
             let path = config.settings.state.join("spool");
@@ -165,72 +159,6 @@ async fn first_segment(shared: &Shared, threads: &mut Threads) {
             },
             () = &mut patience => return,
         }
-    }
-}
-
-/// Opens the spool. A queue process that was replaced may still have to end.
-async fn open_patiently(
-    config: &settings::ProcessConfig,
-    disk: &world::real::Disk,
-    spool_settings: spool::Settings,
-    log: &Log,
-) -> std::result::Result<Queue, spool::OpenError> {
-    let began = world::real::Clock.now();
-    loop {
-        let now = world::real::Clock.now();
-        match open(config, disk, spool_settings.clone(), log, now) {
-            Err(spool::OpenError::Locked)
-                if now.monotonic.since(began.monotonic) < LOCK_PATIENCE =>
-            {
-                tokio::time::sleep(LOCK_REST).await;
-            }
-            other => return other,
-        }
-    }
-}
-
-/// Opens the spool and tells the scheduler what is in it.
-fn open(
-    config: &settings::ProcessConfig,
-    disk: &world::real::Disk,
-    spool_settings: spool::Settings,
-    log: &Log,
-    now: Now,
-) -> std::result::Result<Queue, spool::OpenError> {
-    let settings = config.settings.queue(&config.environment);
-    let seed = world::real::Rng.u64();
-    let mut scheduler = Scheduler::new(settings.scheduler.clone(), seed, now);
-    let mut restore = queue::Restore::new(&settings.routes);
-    let secret = world::real::Rng.u64();
-    let opened = replay::aside(
-        |replay| spool::open(disk, spool_settings, secret, replay),
-        |replay| restore.replay(&mut scheduler, replay, now),
-    );
-    let (spool, report) = opened?;
-    tell(log, &report, now, world::real::Clock.now());
-    for message in restore.lost() {
-        log.error(&format!("{message} is in the spool, but what was known of it cannot be read"));
-    }
-    let incarnation = world::real::Rng.u64();
-    let senders = config.settings.processes.send as usize + 1;
-    Ok(Queue::new(BUILD, incarnation, settings, spool, scheduler, senders, now))
-}
-
-/// What recovery found.
-fn tell(log: &Log, report: &spool::OpenReport, began: Now, ended: Now) {
-    log.event(EventKind::Info)
-        .text("msg", if report.created { "spool made" } else { "spool open" })
-        .number("messages", report.messages)
-        .number("replayed", report.replayed)
-        .number("segments", report.segments)
-        .number("torn", report.torn.len() as u64)
-        .delay(ended.monotonic.since(began.monotonic))
-        .emit();
-    for damage in &report.damage {
-        log.error(&format!("spool damaged: {damage:?}"));
-    }
-    for name in &report.strangers {
-        log.warn(&format!("{name} in the spool directory is none of ours; it is left alone"));
     }
 }
 
@@ -354,7 +282,7 @@ fn advance(shared: &Shared, threads: &Threads, now: Now) {
             match output {
                 Output::Io(io) => begin(shared, threads, io, now),
                 Output::Read(read) => threads.read(read),
-                Output::Log(logged) => write(&shared.log, &logged),
+                Output::Log(logged) => events::write(&shared.log, &logged),
                 Output::Answer(question, answer) => shared.questions.answer(question, answer),
             }
         }
@@ -393,45 +321,6 @@ async fn finish(shared: &Shared, threads: &mut Threads) {
             () = shared.moved.notified() => {}
             () = until(wakeup, shared.now()) => {}
             () = &mut patience => return shared.log.flush(FINISH_PATIENCE),
-        }
-    }
-}
-
-fn write(log: &Log, logged: &LogEvent) {
-    match logged {
-        LogEvent::Bounce { about, notice, kind, to, recipients } => {
-            let kind = format!("{kind:?}").to_lowercase();
-            log.event(EventKind::Bounce)
-                .id(*about)
-                .text("notice", &notice.to_string())
-                .text("kind", &kind)
-                .text("to", to)
-                .number("recipients", *recipients as u64)
-                .emit();
-        }
-        LogEvent::Silent { message, silent } => {
-            for (_, report) in &silent.recipients {
-                let why = format!("{:?}", silent.why);
-                log.event(EventKind::Bounce)
-                    .id(*message)
-                    .text("kind", "none")
-                    .text("why", &why)
-                    .reply(&report.reply)
-                    .emit();
-            }
-        }
-        LogEvent::Retire { message } => {
-            faults::reach(Point::Retired);
-            log.event(EventKind::Retire).id(*message).emit();
-        }
-        LogEvent::Alarm(alarm) => log.warn(&alarm.to_string()),
-        LogEvent::WritesFail { in_flight, unsynced } => log.warn(&format!(
-            "writes fail: {in_flight} recipients are with sending processes, {unsynced} outcomes \
-             are not synced; no attempt begins until a write works"
-        )),
-        LogEvent::WritesWork => log.warn("writes work again; attempts begin again"),
-        LogEvent::Damaged { message, text } => {
-            log.event(EventKind::Attempt).id(*message).status("damaged").text("text", text).emit();
         }
     }
 }
