@@ -1,4 +1,4 @@
-//! What a client sent is what comes out, and the client hears what became of it.
+//! A message leaves as its client sent it, and its sender learns the outcome.
 
 #![allow(clippy::unwrap_used)]
 
@@ -34,7 +34,7 @@ impl Bench {
         self.run();
     }
 
-    /// The bytes that the process has of an attempt, or fetches.
+    /// Returns the message of an attempt: the bytes that came with it, or those that the process fetches.
     fn bytes_of(&mut self, attempt: &Attempt) -> Vec<u8> {
         if self.pieces.is_empty() {
             for offset in (0..attempt.body.bytes).step_by(10_000) {
@@ -59,7 +59,7 @@ fn a_message_comes_out_as_it_came_in_from_memory_and_from_the_disk() {
             assert!(prefix.starts_with(b"Received: "), "{bytes} from {from}");
             assert!(body == sent, "{bytes} from {from}");
             bench.answer("a@a.test", deferred());
-            bench.send(2, &["b@b.test"]); // takes its place in memory
+            bench.send(2, &["b@b.test"]); // replaces the message in the cache
             bench.attempts.clear();
             bench.pieces.clear();
             bench.clock.advance(Duration::from_secs(3_600));
@@ -130,9 +130,9 @@ fn a_notice_is_sent_from_memory() {
 #[test]
 fn a_client_hears_of_each_refusal_and_it_is_counted() {
     let cases = [
-        (true, 1 << 20, Refusal::Broken), // when it is to be made durable
-        (false, 2_000, Refusal::Busy),    // at its end
-        (false, 500, Refusal::Busy),      // at its first piece
+        (true, 1 << 20, Refusal::Broken), // when the message should become durable
+        (false, 2_000, Refusal::Busy),    // at the end of the message
+        (false, 500, Refusal::Busy),      // at the first piece of the message
     ];
     for (disk_fails, staged_bytes_max, refusal) in cases {
         let spool = spool::Settings { staged_bytes_max, ..spool_settings() };

@@ -1,4 +1,4 @@
-//! A sending process is believed about what it was given, and about nothing else.
+//! A sending process is believed only about attempts that it was given.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,10 +21,10 @@ use world::sim::{Clock, Disk};
 const SEAL_KEY: [u64; 2] = [3, 4];
 const KEYS: [SenderKey; 3] =
     [SenderKey(Role::Send, 0), SenderKey(Role::Send, 1), SenderKey(Role::Local, 0)];
-/// A message each for the two sending processes and for the mailboxes.
+/// One message for each of the two sending processes, and one for the mailboxes.
 const RECIPIENTS: [&str; 3] = ["a@a.test", "b@b.test", "c@local.test"];
 
-/// A queue with three sending processes, each of which has something under way.
+/// A queue with three sending processes, each of which has an attempt under way.
 struct Bench {
     disk: Disk,
     clock: Clock,
@@ -32,7 +32,7 @@ struct Bench {
     receiver: ReceiverEnd,
     ends: [SenderEnd; 3],
     given: [Vec<Attempt>; 3],
-    /// What queue has said to each process over the present stream.
+    /// What the queue has said to each process over its present stream.
     said: [Vec<u8>; 3],
 }
 
@@ -127,14 +127,14 @@ impl Bench {
         }
     }
 
-    /// The queue process is killed and started again; the others live on.
+    /// Kills the queue process and starts it again; the other processes go on.
     fn restart(&mut self) {
         self.clock.advance(Duration::from_millis(5));
         self.queue = open(&self.disk, &self.clock);
         self.connect();
     }
 
-    /// Carries frames for a while; the first error of a conversation with a sending process.
+    /// Carries frames for a while. Returns the first error of a stream to a sending process.
     fn run(&mut self) -> Result<(), LinkError> {
         for _ in 0..300 {
             let now = self.clock.now();
@@ -169,7 +169,7 @@ impl Bench {
         Ok(())
     }
 
-    /// A liar in place of this process: it knows all that another was told.
+    /// Replaces this process by one that lies: it knows everything that another process was told.
     fn knows_what_was_told_to(&mut self, liar: usize, other: usize) -> SenderEnd {
         let mut end = SenderEnd::new(1, 99, 10);
         end.connected();
@@ -183,7 +183,7 @@ impl Bench {
         self.ends[liar].result(link::send::Result { attempt, message: about.message, outcomes });
     }
 
-    /// What scheduler and spool know: nothing of it changes by a lie.
+    /// Returns what the scheduler and the spool know. A lie must not change it.
     fn known(&self) -> (u64, u64, u64) {
         let now = self.clock.now();
         let summary = self.queue.summary(now);
@@ -246,7 +246,7 @@ fn r219_what_a_process_was_given_is_believed_over_a_new_stream_and_by_a_new_queu
             false => bench.connect(),
         }
         bench.run().unwrap();
-        assert_eq!(bench.given.each_ref().map(Vec::len), [1, 1, 1], "none is made twice");
+        assert_eq!(bench.given.each_ref().map(Vec::len), [1, 1, 1], "no attempt is made twice");
         for (at, attempt) in attempts.iter().enumerate() {
             bench.say(at, attempt.id, attempt);
         }
@@ -258,7 +258,7 @@ fn r219_what_a_process_was_given_is_believed_over_a_new_stream_and_by_a_new_queu
 #[test]
 fn r206_attempts_whose_process_does_not_come_back_are_made_again() {
     let mut bench = Bench::new();
-    // Each process was started again and knows nothing; the last does not come back at all.
+    // Each process was started again and knows nothing; the last one does not come back at all.
     bench.ends = [10, 11, 12].map(|incarnation| SenderEnd::new(1, incarnation, 10));
     let now = bench.clock.now();
     KEYS.iter().for_each(|key| bench.queue.sender_gone(*key, now));
@@ -279,7 +279,7 @@ fn r206_a_result_that_becomes_durable_while_it_is_said_again_ends_no_process() {
     let mut bench = Bench::new();
     let attempt = bench.given[0][0].clone();
     bench.say(0, attempt.id, &attempt);
-    // Queue has the result, and the disk has its record, when the stream ends.
+    // The queue has the result, and the disk is writing its record, when the stream ends.
     let now = bench.clock.now();
     let mut said = carried(Some(bench.ends[0].output()));
     bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
@@ -301,7 +301,7 @@ fn r206_a_result_that_becomes_durable_while_it_is_said_again_ends_no_process() {
     }
     bench.queue.advance(now);
     let heard = bench.queue.sender_input(KEYS[0], &mut BytesMut::from(&result[..]), now);
-    assert_eq!(heard, Ok(()), "it is honest");
+    assert_eq!(heard, Ok(()), "the process is honest");
     bench.run().unwrap();
     assert_eq!(bench.known(), (2, 2, 1));
     assert!(!bench.ends[0].is_open(attempt.id));
@@ -315,7 +315,7 @@ fn r206_over_a_new_stream_nothing_is_said_before_the_greeting() {
     let now = bench.clock.now();
     let mut said = carried(Some(bench.ends[0].output()));
     bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
-    // Queue has its end of the new stream before the process has the other.
+    // The queue has its end of the new stream before the process has the other end.
     bench.queue.sender_connected(KEYS[0], now);
     bench.ends[0].connected();
     let on_the_way: Vec<Bytes> = bench.ends[0].output().drain(..).collect();
@@ -333,7 +333,7 @@ fn r206_a_piece_that_was_read_for_a_former_stream_is_not_said_over_the_next_one(
     let now = bench.clock.now();
     let mut said = carried(Some(bench.ends[0].output()));
     bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
-    // The piece is on its way from the disk when the stream ends.
+    // The piece is being read from the disk when the stream ends.
     bench.queue.sender_connected(KEYS[0], now);
     bench.ends[0].connected();
     let on_the_way: Vec<Bytes> = bench.ends[0].output().drain(..).collect();
@@ -341,7 +341,7 @@ fn r206_a_piece_that_was_read_for_a_former_stream_is_not_said_over_the_next_one(
     bench.ends[0].output().extend(on_the_way);
     bench.ends[0].fetch(attempt.id, attempt.message, 0, 10);
     bench.run().unwrap();
-    assert_eq!(bench.known(), (3, 3, 0), "nothing is lost by it");
+    assert_eq!(bench.known(), (3, 3, 0), "nothing is lost");
 }
 
 #[test]
@@ -365,11 +365,11 @@ fn r206_a_deferral_that_becomes_durable_while_no_stream_is_up_counts_once() {
     bench.queue.sender_connected(KEYS[0], now);
     bench.ends[0].connected();
     bench.run().unwrap();
-    assert_eq!(bench.queue.counters().deferred, 1, "it was told once");
+    assert_eq!(bench.queue.counters().deferred, 1, "the outcome counts once");
     assert!(!bench.ends[0].is_open(attempt.id));
 }
 
-/// The processes live, but for longer than their attempts are waited for nobody can make a stream.
+/// The processes live, but nobody can open a stream for longer than their attempts are waited for.
 #[test]
 fn r206_an_attempt_that_outlives_a_long_time_without_streams_is_not_made_again() {
     let mut bench = Bench::new();
@@ -382,13 +382,13 @@ fn r206_an_attempt_that_outlives_a_long_time_without_streams_is_not_made_again()
         bench.clock.advance(Duration::from_millis(500));
         bench.run().unwrap();
     }
-    // One has its result by now, the other finds it later.
+    // One process has its result by now; the other gets its result later.
     bench.say(0, first.id, &first);
     bench.connect();
     bench.run().unwrap();
     bench.say(2, local.id, &local);
     bench.run().unwrap();
-    assert_eq!(bench.given.each_ref().map(Vec::len), [1, 1, 1], "none is made twice");
+    assert_eq!(bench.given.each_ref().map(Vec::len), [1, 1, 1], "no attempt is made twice");
     assert_eq!(bench.known(), (0, 0, 3));
 }
 
@@ -408,8 +408,12 @@ fn a_process_that_drains_is_given_nothing_more_and_what_it_leaves_counts_as_no_l
             b"Subject: x\r\n\r\nbody\r\n",
         );
         bench.run().unwrap();
-        assert_eq!(bench.given.each_ref().map(Vec::len), given, "it waits for the next process");
-        // Its stream is lost and begun again, and then it ends before its attempts have ended.
+        assert_eq!(
+            bench.given.each_ref().map(Vec::len),
+            given,
+            "the attempt waits for the next process"
+        );
+        // Its stream is lost and opened again, and then the process ends before its attempts have ended.
         for at in [0, 2] {
             bench.queue.sender_connected(KEYS[at], bench.clock.now());
             bench.ends[at].connected();
@@ -425,7 +429,7 @@ fn a_process_that_drains_is_given_nothing_more_and_what_it_leaves_counts_as_no_l
     }
     for message in drained {
         let tries = bench.given.iter().flatten().filter(|one| one.message == message);
-        assert_eq!(tries.count(), 11, "it is tried again each time, and never held");
+        assert_eq!(tries.count(), 11, "the message is tried again each time, and never held");
     }
     assert_eq!(bench.queue.summary(bench.clock.now()).held, 0);
 }

@@ -1,5 +1,5 @@
-//! What the spool refuses is never forgotten, nothing ends before it is recorded, and no attempt
-//! begins while outcomes cannot be recorded.
+//! A record that the spool refuses is never forgotten, no message ends before its outcomes are recorded, and no
+//! attempt begins while outcomes cannot be recorded.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ fn delivered() -> Outcome {
 }
 
 impl Bench {
-    /// A list message of so many recipients, with a body of 40 kB, deferred with a reply for each.
+    /// Sends a list message to this number of recipients, with a body of 40 kB, and defers each with a reply.
     fn defer_list(&mut self, number: u64, recipients: usize, reply_bytes: usize) {
         let to: Vec<String> = (0..recipients).map(|n| format!("r{n}@list{number}.test")).collect();
         let to: Vec<&str> = to.iter().map(String::as_str).collect();
@@ -60,7 +60,7 @@ impl Bench {
         self.run();
     }
 
-    /// Recipients that senders were told of, by expired lists; and messages that ended.
+    /// Returns the number of recipients that notices about expired lists reported, and of messages that ended.
     fn told_and_retired(&self) -> (usize, usize) {
         let (mut told, mut retired) = (0, 0);
         for logged in &self.logged {
@@ -80,7 +80,8 @@ impl Bench {
         self.logged.iter().filter(says).count()
     }
 
-    /// What a start would find of the message with this sender: recipients left, and notices.
+    /// Returns what a start would find of the messages with this sender: the recipients that are left, and the
+    /// notices.
     fn left(&self) -> (usize, usize) {
         let found = self.after_a_cut();
         let (notices, others): (Vec<_>, Vec<_>) =
@@ -153,7 +154,7 @@ fn r208_what_the_spool_has_no_room_for_waits_in_order_until_the_disk_works_again
         assert_eq!(bench.left(), (1_000, 0));
         assert!(bench.queue.usage().staged_bytes < 200 << 10, "bounded memory");
         bench.disk.fail_always(call, None);
-        // Less than it takes until the notices expire, of which the process takes ten.
+        // Less time than until the notices expire. The process takes ten of them.
         bench.run_for(35_000);
         assert_eq!(bench.told_and_retired(), (1_000, 2));
         assert_eq!((bench.left().0, bench.without_notice()), (0, 0));
@@ -163,7 +164,8 @@ fn r208_what_the_spool_has_no_room_for_waits_in_order_until_the_disk_works_again
 
 #[test]
 fn r208_a_notice_that_is_too_large_is_made_smaller_and_at_last_left_out_with_an_alarm() {
-    // Room for: recipients with their words; headers only; some without words; nothing.
+    // There is room for: recipients with the texts of replies; headers only; some recipients without the texts;
+    // nothing.
     for (own_bytes_max, notices_min, untold) in
         [(150 << 10, 1, false), (20 << 10, 2, false), (2_000, 10, false), (300, 0, true)]
     {
@@ -189,7 +191,7 @@ fn r208_no_message_is_said_to_have_ended_before_that_is_recorded() {
     let attempt = bench.say("a@a.test", delivered());
     bench.run();
     assert_eq!(bench.told_and_retired(), (0, 0));
-    assert!(bench.sender.is_open(attempt), "its process is not told either");
+    assert!(bench.sender.is_open(attempt), "the process is not told of the result");
     for io in bench.stuck.take().unwrap() {
         bench.queue.io_done(spool::execute(&bench.disk, io), bench.clock.now());
     }
@@ -216,7 +218,7 @@ fn r227_from_the_first_failed_write_on_no_attempt_reaches_a_process() {
         }
         bench.reads_at_once = true;
         bench.run();
-        // The process takes ten; the others wait for it.
+        // The process takes ten attempts, and the others wait for it.
         assert_eq!(bench.attempts.len(), 10);
         bench.disk.fail_always(call, Some(Errno::IO));
         let first = bench.attempts[0].recipients[0].1.address.to_string();
@@ -232,7 +234,7 @@ fn r227_from_the_first_failed_write_on_no_attempt_reaches_a_process() {
         }
         assert!(taken <= with_senders + unsynced, "{taken} of {with_senders} and {unsynced}");
         assert!(with_senders + unsynced <= 12, "{with_senders} and {unsynced}");
-        // Nothing of that is forgotten, and all goes on when the disk works.
+        // None of these attempts is forgotten, and all of them go on when the disk works.
         bench.disk.fail_always(call, None);
         bench.run_for(40_000);
         while let Some(attempt) = bench.attempts.first() {
@@ -291,7 +293,7 @@ fn r227_a_commit_that_hangs_stops_attempts_until_it_ends() {
     assert!(!bench.attempts.is_empty());
 }
 
-/// A record of 100 kB fits no segment of 64 KiB, and whatever comes behind one that waits, waits too.
+/// A record of 100 kB fits into no segment of 64 KiB, and records behind a record that waits must wait as well.
 #[test]
 fn r219_a_reply_of_any_length_stops_no_notice_of_others() {
     let mut bench = Bench::with(expiring(), spool_settings());
@@ -308,7 +310,7 @@ fn r219_a_reply_of_any_length_stops_no_notice_of_others() {
 }
 
 impl Bench {
-    /// A message too long to be kept at hand, with a destination for each recipient.
+    /// Sends a message that is too long for the cache, with a destination for each recipient.
     fn send_long(&mut self, recipients: usize) {
         let to: Vec<String> = (0..recipients).map(|n| format!("r@d{n}.test")).collect();
         let to: Vec<&str> = to.iter().map(String::as_str).collect();
@@ -320,7 +322,7 @@ impl Bench {
         self.reads_at_once = false;
     }
 
-    /// Each attempt that there is, and each that begins meanwhile, ends so, one at a time.
+    /// Ends each attempt with this outcome, one at a time, including attempts that begin meanwhile.
     fn all_end(&mut self, outcome: impl Fn(usize) -> Outcome) -> usize {
         let mut ended = 0;
         while let Some(attempt) = self.attempts.first() {
@@ -345,7 +347,7 @@ fn what_fails_while_its_message_is_read_for_a_notice_is_told_of_by_the_same_read
         reads += bench.reads.len();
         assert!(reads < 10, "{reads} reads, {} notices", bench.queue.counters().notices);
         bench.read();
-        // The notices go, too.
+        // The notices are delivered as well.
         bench.attempts.clear();
     }
 }
@@ -360,7 +362,7 @@ fn outcomes_that_wait_for_a_notice_of_their_message_are_bounded_like_those_that_
     let mut bench = Bench::with(settings, large);
     bench.send_long(RECIPIENTS);
     let failed = Outcome::Failed(report(550, Enhanced(5, 1, 1)));
-    // The message cannot be read for the notice about the first for a long time.
+    // The message cannot be read for a long time, so the notice about the first recipient waits.
     let ended = bench.all_end(|nth| if nth == 0 { failed.clone() } else { delivered() });
     assert!((2_000..2_100).contains(&ended), "{ended} outcomes are known and not recorded");
     bench.reads_at_once = true;
@@ -370,7 +372,7 @@ fn outcomes_that_wait_for_a_notice_of_their_message_are_bounded_like_those_that_
         bench.run();
         rest += bench.all_end(|_| delivered());
     }
-    // And the notice.
+    // The notice is delivered as well.
     assert_eq!(ended + rest, RECIPIENTS + 1);
     assert_eq!(bench.left(), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! Attempts of which no process knows yet: what is held, deleted or too old meanwhile is not tried.
+//! Attempts that no process knows of: if the message is held, deleted or too old by then, the attempt is not made.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,19 +20,19 @@ use world::sim::{Clock, Disk};
 
 const SENDER: SenderKey = SenderKey(Role::Send, 0);
 
-/// A queue whose sending process dies, and whose reads are done when they are asked for.
+/// A queue whose sending process dies, and whose reads run when the test says so.
 struct Bench {
     disk: Disk,
     clock: Clock,
     queue: Queue,
     receiver: ReceiverEnd,
     sender: Option<SenderEnd>,
-    /// Messages of the attempts that a process has got.
+    /// The messages of the attempts that a process has received.
     tried: Vec<MessageId>,
     reads: Vec<Read>,
     answers: Vec<Answer>,
     bounces: Vec<NoticeKind>,
-    /// Bytes of the longest write to a snapshot.
+    /// The length of the longest write to a snapshot, in bytes.
     slice_bytes_max: usize,
 }
 
@@ -112,7 +112,7 @@ impl Bench {
         self.run();
     }
 
-    /// Everything happens but reads.
+    /// Runs everything except reads.
     fn run(&mut self) {
         for _ in 0..200 {
             self.turn();
@@ -169,13 +169,13 @@ impl Bench {
         self.run();
     }
 
-    /// Acts on all messages, and is answered.
+    /// Applies an action to all messages and waits for the answer.
     fn act(&mut self, action: Action) {
         let before = self.answers.len();
         let now = self.clock.now();
         self.queue.admin_act(1, action, &Filter::default(), None, false, now);
         self.run();
-        assert_eq!(self.answers.len(), before + 1, "confirmed");
+        assert_eq!(self.answers.len(), before + 1, "the action is confirmed");
     }
 
     fn read(&mut self) {
@@ -187,7 +187,7 @@ impl Bench {
     }
 }
 
-/// A bench with one message whose attempt waits for a sending process.
+/// Returns a bench with one message whose attempt waits for a sending process.
 fn waiting() -> Bench {
     let mut bench = Bench::new(1 << 20);
     bench.process_dies();
@@ -213,9 +213,9 @@ fn r240_the_same_while_its_message_is_read_for_the_attempt() {
     bench.send(1, 1);
     bench.tried.clear();
     bench.process_dies();
-    // The second message takes the place of the first one in memory.
+    // The second message replaces the first in the cache.
     bench.send(2, 1);
-    // The process does not come back in time: its attempt is lost, and then made again.
+    // The process does not come back in time, so its attempt is lost and made again.
     for _ in 0..2 {
         bench.clock.advance(Duration::from_secs(3));
         bench.run();
@@ -239,7 +239,7 @@ fn an_attempt_whose_message_is_being_read_for_a_process_that_dies_counts_as_neve
     bench.send(2, 1);
     for deaths in 1..10 {
         bench.process_starts();
-        assert_eq!(bench.reads.len(), deaths, "it is read at once");
+        assert_eq!(bench.reads.len(), deaths, "the message is read at once");
         bench.process_dies();
     }
     bench.process_starts();
@@ -277,7 +277,7 @@ fn r222_a_slice_of_a_snapshot_ends_before_it_has_many_more_recipients_than_its_b
     assert_eq!(bench.queue.summary(bench.clock.now()).recipients, 50_000);
     let usage = bench.queue.usage();
     assert!(usage.snapshots > 0);
-    // About 20 bytes a recipient. The last snapshot alone has 446 KB.
+    // A recipient takes about 20 bytes. The last snapshot alone has 446 KB.
     let fit = SLICE_RECIPIENTS_MAX * 10..SLICE_RECIPIENTS_MAX * 25;
     assert!(fit.contains(&bench.slice_bytes_max), "{}", bench.slice_bytes_max);
 }

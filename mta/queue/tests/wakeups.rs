@@ -1,4 +1,4 @@
-//! The queue says when it has something to do, and has done all of it by then.
+//! The queue says when it has something to do, and does all of it by then.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use world::Clock as _;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 impl Bench {
-    /// A driver that does nothing but what it is asked for; how often it was woken up.
+    /// Runs a driver that does only what it is asked for. Returns how often it woke.
     fn sleep(&mut self, time: Duration) -> usize {
         let end = self.clock.now().monotonic + time;
         let mut woken = 0;
@@ -20,7 +20,7 @@ impl Bench {
             (0..10).for_each(|_| self.turn());
             let now = self.clock.now().monotonic;
             let due = self.queue.next_wakeup().filter(|due| *due <= end);
-            assert!(due.is_none_or(|due| due > now), "woken up for nothing");
+            assert!(due.is_none_or(|due| due > now), "woken although nothing was due");
             self.clock.advance(due.unwrap_or(end).since(now));
             if due.is_none() {
                 return woken;

@@ -1,6 +1,6 @@
-//! A queue on a simulated disk, with one receiving and one sending process played by the test.
+//! A queue on a simulated disk; the test plays one receiving and one sending process.
 
-#![allow(dead_code)] // each test file uses a part
+#![allow(dead_code)] // each test file uses only a part
 
 use bytes::{Bytes, BytesMut};
 use link::admin::Answer;
@@ -20,7 +20,7 @@ use world::sim::{Clock, Disk};
 
 pub const SENDER: SenderKey = SenderKey(Role::Send, 0);
 
-/// A queue whose reads take for ever until they are asked for.
+/// A queue whose reads end only when the test says so.
 pub struct Bench {
     pub disk: Disk,
     pub clock: Clock,
@@ -28,15 +28,15 @@ pub struct Bench {
     pub receiver: ReceiverEnd,
     pub sender: SenderEnd,
     pub attempts: Vec<Attempt>,
-    /// What came of each body: the attempt, the offset and the bytes; none: it cannot be read.
+    /// The fetched bodies: the attempt, the offset, and the bytes, which are empty if they could not be read.
     pub pieces: Vec<(u64, u64, Bytes)>,
     pub heard: Vec<ReceiverEvent>,
     pub answers: Vec<Answer>,
     pub reads: Vec<Read>,
     pub logged: Vec<LogEvent>,
-    /// Reads come back at once.
+    /// True if reads end at once.
     pub reads_at_once: bool,
-    /// I/O that does not come back, while `Some`.
+    /// Requests whose results are kept back, while `Some`.
     pub stuck: Option<Vec<spool::Io>>,
 }
 
@@ -90,7 +90,7 @@ fn carried(frames: Option<&mut VecDeque<Bytes>>) -> BytesMut {
     frames.map(|frames| frames.drain(..).flatten().collect()).unwrap_or_default()
 }
 
-/// What a start on this disk finds: each message with the recipients that are not done.
+/// Returns what a start on this disk finds: each message with the recipients that are not done.
 fn found(disk: &Disk) -> Vec<(String, Vec<u32>)> {
     let now = Clock::starting(Timestamp::from_micros(2_000_000)).now();
     let settings = settings();
@@ -137,7 +137,7 @@ impl Bench {
         }
     }
 
-    /// Everything happens but reads.
+    /// Runs everything except reads.
     pub fn run(&mut self) {
         self.run_for(200);
     }
@@ -149,7 +149,7 @@ impl Bench {
         }
     }
 
-    /// All that happens at one time.
+    /// Runs everything that happens at one time.
     pub fn turn(&mut self) {
         let now = self.clock.now();
         let mut said = carried(Some(self.receiver.output()));
@@ -159,7 +159,7 @@ impl Bench {
         self.queue.advance(now);
         let outputs: Vec<Output> = std::iter::from_fn(|| self.queue.poll()).collect();
         self.queue.advance(now);
-        assert!(self.queue.poll().is_none(), "one call does all that there is to do");
+        assert!(self.queue.poll().is_none(), "one call does everything that can be done");
         for output in outputs {
             match output {
                 Output::Io(io) => match &mut self.stuck {
@@ -191,7 +191,7 @@ impl Bench {
         }
     }
 
-    /// The stream to the sending process ends, and the process comes back over another one.
+    /// Ends the stream to the sending process, which comes back over another one.
     pub fn reconnect(&mut self) {
         self.queue.sender_connected(SENDER, self.clock.now());
         self.sender.connected();
@@ -207,7 +207,7 @@ impl Bench {
         self.run();
     }
 
-    /// The sending process knows what became of an attempt; its name.
+    /// Ends the attempt at this address with an outcome. Returns the id of the attempt.
     pub fn say(&mut self, to: &str, outcome: Outcome) -> u64 {
         let is = |attempt: &Attempt| attempt.recipients[0].1.address.to_string() == to;
         let at = self.attempts.iter().position(is).unwrap();
@@ -225,7 +225,7 @@ impl Bench {
         self.run();
     }
 
-    /// What a start would find if the power went now and took all that it can.
+    /// Returns what a start would find if the power went now and took everything that it may take.
     pub fn after_a_cut(&self) -> Vec<(String, Vec<u32>)> {
         let disk = self.disk.forked(1);
         disk.power_on_with(&[]);

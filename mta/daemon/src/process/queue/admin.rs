@@ -1,6 +1,6 @@
-//! The command line's socket: one frame a question, one frame an answer, in turn.
+//! The command line's socket: one frame for each question and one for each answer, in order.
 //!
-//! Must never serve anyone whom the permissions of the socket keep out.
+//! Must never serve a user that the permissions of the socket keep out.
 
 use super::Shared;
 use bytes::{Bytes, BytesMut};
@@ -21,14 +21,15 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot};
 use world::Clock;
 
-/// Command lines at once.
-const GUESTS_MAX: usize = 64;
-/// Bytes read at once.
+/// Upper bound on the connections of command lines.
+const CONNECTIONS_MAX: usize = 64;
+/// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
-/// Who does not take an answer for so long is let go.
-const DEAFNESS_MAX: Duration = Duration::from_secs(30);
-/// Who asks nothing for so long makes room when all places are taken: a person may think longer.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// A connection that does not take an answer for this time is closed.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// A connection that asks nothing for this time is closed if all connections are in use. A person may take longer
+/// otherwise.
+const QUESTION_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Questions that wait for a read or a commit, by number.
 #[derive(Default)]
@@ -45,7 +46,7 @@ impl Questions {
         (number, told)
     }
 
-    /// The answer has been found.
+    /// Sends the answer to a question.
     pub fn answer(&self, number: u64, answer: Answer) {
         if let Some(tell) = self.waiting.borrow_mut().remove(&number) {
             let _ = tell.send(answer);
@@ -53,21 +54,21 @@ impl Questions {
     }
 }
 
-/// Serves the socket for ever.
+/// Accepts connections until the process ends.
 pub fn serve(shared: Rc<Shared>, socket: OwnedFd) -> Result<impl Future<Output = ()>> {
     let socket = std::os::unix::net::UnixListener::from(socket);
     socket.set_nonblocking(true)?;
     let listener = UnixListener::from_std(socket)?;
-    let places = Arc::new(Semaphore::new(GUESTS_MAX));
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     Ok(async move {
         loop {
             let Ok(place) = places.clone().acquire_owned().await else { return };
             match listener.accept().await {
-                Ok((guest, _)) => {
+                Ok((connection, _)) => {
                     let (shared, places) = (shared.clone(), places.clone());
                     tokio::task::spawn_local(async move {
                         let _place = place;
-                        let _ = attend(&shared, guest, &places).await;
+                        let _ = attend(&shared, connection, &places).await;
                     });
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -76,17 +77,18 @@ pub fn serve(shared: Rc<Shared>, socket: OwnedFd) -> Result<impl Future<Output =
     })
 }
 
-async fn attend(shared: &Shared, mut guest: UnixStream, places: &Semaphore) -> Result<()> {
+async fn attend(shared: &Shared, mut connection: UnixStream, places: &Semaphore) -> Result<()> {
     let mut input = BytesMut::new();
     loop {
         match admin::decode_request(&mut input) {
             Ok(Some(request)) => {
                 let frame = answer_frame(shared, request).await;
-                within_patience(guest.write_all(&frame)).await?;
+                within_answer_time(connection.write_all(&frame)).await?;
             }
             Ok(None) => {
                 input.reserve(READ_BYTES);
-                match tokio::time::timeout(SILENCE_MAX, guest.read_buf(&mut input)).await {
+                match tokio::time::timeout(QUESTION_TIME_MAX, connection.read_buf(&mut input)).await
+                {
                     Ok(Ok(0)) => return Ok(()),
                     Ok(read) => read.map(drop)?,
                     Err(_) if places.available_permits() > 0 => {}
@@ -96,14 +98,14 @@ async fn attend(shared: &Shared, mut guest: UnixStream, places: &Semaphore) -> R
             Err(error) => {
                 let refused = Answer::Refused(error.to_string());
                 let frame = admin::encode(&refused).expect("a short text makes a short frame");
-                return within_patience(guest.write_all(&frame)).await;
+                return within_answer_time(connection.write_all(&frame)).await;
             }
         }
     }
 }
 
-/// The answer as a frame. A page of rows that is too long for one is made again with half of the
-/// rows: one row always fits.
+/// Returns the answer as a frame. A page of rows that is too long for a frame is made again with half of the rows;
+/// one row always fits.
 async fn answer_frame(shared: &Shared, mut request: Request) -> Bytes {
     loop {
         let error = match admin::encode(&answer(shared, request.clone()).await) {
@@ -122,8 +124,8 @@ async fn answer_frame(shared: &Shared, mut request: Request) -> Bytes {
     }
 }
 
-async fn within_patience<T>(done: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::time::timeout(DEAFNESS_MAX, done).await.map_err(std::io::Error::from)?
+async fn within_answer_time<T>(done: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(ANSWER_TIME_MAX, done).await.map_err(std::io::Error::from)?
 }
 
 async fn answer(shared: &Shared, request: Request) -> Answer {
@@ -156,7 +158,7 @@ async fn show(shared: &Shared, message: MessageId) -> Answer {
     told.await.unwrap_or(Answer::Unknown(message))
 }
 
-/// Reads, sorts and puts in line, and says how long each took.
+/// Runs the queue in this order and returns how long reading, sorting and starting took.
 fn run(shared: &Shared, order: Order) -> Answer {
     let mut queue = shared.queue.borrow_mut();
     let micros = |from: mail::Instant| shared.clock.now().monotonic.since(from).as_micros() as u64;

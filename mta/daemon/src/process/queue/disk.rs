@@ -1,6 +1,6 @@
-//! The threads that touch the spool's disk: commits apart from reads apart from what has time.
+//! The threads that use the spool's disk: for commits, for bulk, for reads, and for work in the background.
 //!
-//! Must never run two of the background's jobs at once, nor let one stand before a commit.
+//! Must never run two background jobs at once, nor let a background job delay a commit.
 
 use queue::{Read, ReadDone};
 use spool::{Class, Io, IoDone};
@@ -11,15 +11,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use world::Clock as _;
 use world::real::{Clock, Disk};
 
-/// Reads under way at once.
+/// The number of threads that read.
 const READERS: usize = 2;
 
-/// What a thread has done.
+/// The result of a job.
 #[derive(Debug)]
 pub enum Done {
-    /// Of the spool, and how long it took.
+    /// A result for the spool, and how long the request took.
     Io(IoDone, Duration),
-    /// Of the queue.
+    /// A result for the queue.
     Read(Box<ReadDone>),
 }
 
@@ -28,7 +28,7 @@ enum DiskJob {
     Read(Read),
 }
 
-/// Jobs of one kind, bounded by what the spool and the queue have under way.
+/// Jobs of one kind. Their number is bounded by what the spool and the queue have under way.
 #[derive(Default)]
 struct WorkQueue {
     jobs: Mutex<VecDeque<DiskJob>>,
@@ -52,7 +52,7 @@ impl WorkQueue {
     }
 }
 
-/// The threads, and what this one does without them.
+/// The threads that use the disk, and the disk for commits on the calling thread.
 pub struct Threads {
     here: Disk,
     commit: Arc<WorkQueue>,
@@ -63,7 +63,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts them; to be called before the jail is shut.
+    /// Starts the threads. Must be called before the process is confined.
     pub fn start(disk: &Disk, commits_in_flight: usize) -> std::io::Result<Threads> {
         let (tell, done) = unbounded_channel();
         let queue = |name: &str, threads: usize| start(name, threads, disk, &tell);
@@ -77,7 +77,7 @@ impl Threads {
         })
     }
 
-    /// Has it done; the end comes from [`Self::done`].
+    /// Has a thread execute a request. The result comes from [`Self::done`].
     pub fn io(&self, io: Io) {
         let queue = match io.class() {
             Class::Commit => &self.commit,
@@ -87,22 +87,22 @@ impl Threads {
         queue.put(DiskJob::Io(io));
     }
 
-    /// Does it now, and comes back at its end.
+    /// Executes a request on this thread.
     pub fn here(&self, io: Io) -> Done {
         timed(&self.here, io)
     }
 
-    /// Has it read.
+    /// Has a thread read a message. The result comes from [`Self::done`].
     pub fn read(&self, read: Read) {
         self.read.put(DiskJob::Read(read));
     }
 
-    /// The next that has ended.
+    /// Waits for the next result.
     pub async fn done(&mut self) -> Option<Done> {
         self.done.recv().await
     }
 
-    /// Another that has ended, if there is one already.
+    /// Returns another result if there is one.
     pub fn try_done(&mut self) -> Option<Done> {
         self.done.try_recv().ok()
     }

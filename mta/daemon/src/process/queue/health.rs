@@ -1,6 +1,6 @@
-//! How the mailer is: who lives, and what is not as it should be. `posthaste status` shows it.
+//! The health of the mailer: its processes, its streams and its disk. `posthaste status` shows it.
 //!
-//! Must never wait for anything: it is asked when others hang.
+//! Must never wait for anything: it is asked while other parts hang.
 
 use link::admin;
 use link::control::{FromMaster, Role};
@@ -12,26 +12,26 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A write or sync that takes longer is told.
+/// A write or sync that takes longer than this is reported.
 const DISK_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What is known of it.
+/// What is known of the processes, the streams and the disk.
 #[derive(Default)]
 pub struct Health {
-    /// What clients wait for: since when the disk has been asked, by the number of the I/O.
+    /// When each request was given to the disk that a client may wait for, by the number of the request.
     asked: RefCell<BTreeMap<u64, Instant>>,
-    lives: RefCell<BTreeMap<(Role, u16), Life>>,
+    processes: RefCell<BTreeMap<(Role, u16), RunningProcess>>,
     streams: RefCell<BTreeMap<PeerId, StreamHealth>>,
 }
 
-/// A stream that there is, or that there should be.
+/// A stream that exists or is expected.
 struct StreamHealth {
     presence: Presence,
     renewals: u32,
     loss: Option<Loss>,
 }
 
-struct Life {
+struct RunningProcess {
     pid: u32,
     restarts: u32,
     since: Instant,
@@ -39,23 +39,23 @@ struct Life {
 }
 
 impl Health {
-    /// The disk was asked for something.
+    /// Notes that a request was given to the disk.
     pub fn asked(&self, io: &Io, now: Instant) {
         if io.class() != Class::Background {
             self.asked.borrow_mut().insert(io.id(), now);
         }
     }
 
-    /// It has answered.
+    /// Notes that the disk has answered a request.
     pub fn answered(&self, done: &IoDone) {
         self.asked.borrow_mut().remove(&done.id());
     }
 
-    /// Master has told who lives.
-    pub fn lives(&self, told: &FromMaster, now: Instant) {
+    /// Notes what master has told of a process or of its stream.
+    pub fn told(&self, told: &FromMaster, now: Instant) {
         if let FromMaster::Process { role, instance, pid, restarts, up_seconds } = *told {
-            let life = Life { pid, restarts, since: now, up_seconds };
-            self.lives.borrow_mut().insert((role, instance), life);
+            let process = RunningProcess { pid, restarts, since: now, up_seconds };
+            self.processes.borrow_mut().insert((role, instance), process);
         }
         if let FromMaster::Renewed { role, instance, renewals, loss } = *told {
             self.with_stream((role, instance), now, |stream| {
@@ -64,12 +64,12 @@ impl Health {
         }
     }
 
-    /// There should be a stream to this process.
+    /// Notes that a stream to this process is expected.
     pub fn expect(&self, peer: PeerId, now: Instant) {
         self.with_stream(peer, now, |_| {});
     }
 
-    /// There is a stream to this process, or there is none any more.
+    /// Notes whether there is a stream to this process.
     pub fn stream(&self, peer: PeerId, present: bool, now: Instant) {
         self.with_stream(peer, now, |stream| stream.presence.is_now(present, now));
     }
@@ -79,7 +79,7 @@ impl Health {
         change(self.streams.borrow_mut().entry(peer).or_insert_with(new));
     }
 
-    /// What is to be told now of processes that have been without a stream for too long.
+    /// Returns the alarms that are due about processes that have been without a stream for too long.
     pub fn alarms(&self, now: Instant) -> Vec<String> {
         let mut streams = self.streams.borrow_mut();
         let alarm = |(peer, stream): (&PeerId, &mut StreamHealth)| {
@@ -88,7 +88,7 @@ impl Health {
         streams.iter_mut().filter_map(alarm).collect()
     }
 
-    /// One line for each stream.
+    /// Returns a line for each stream.
     pub fn streams(&self) -> Vec<admin::StreamStatus> {
         let streams = self.streams.borrow();
         let line = |((role, instance), stream): (&PeerId, &StreamHealth)| admin::StreamStatus {
@@ -101,17 +101,17 @@ impl Health {
         streams.iter().map(line).collect()
     }
 
-    /// One line for each process, without counters; queue first.
+    /// Returns a line for each process without its counters; queue comes first.
     pub fn processes(&self, now: Instant) -> Vec<admin::Process> {
-        let lives = self.lives.borrow();
-        let mut processes: Vec<_> = lives
+        let running = self.processes.borrow();
+        let mut processes: Vec<_> = running
             .iter()
-            .map(|((role, instance), life)| admin::Process {
+            .map(|((role, instance), process)| admin::Process {
                 role: role.name().to_owned(),
                 number: u32::from(*instance),
-                pid: life.pid,
-                uptime_seconds: life.up_seconds + now.since(life.since).as_secs(),
-                restarts: life.restarts,
+                pid: process.pid,
+                uptime_seconds: process.up_seconds + now.since(process.since).as_secs(),
+                restarts: process.restarts,
                 counters: Vec::new(),
             })
             .collect();
@@ -119,7 +119,7 @@ impl Health {
         processes
     }
 
-    /// What is not as it should be; `receivers`: what the receiving processes have told.
+    /// Returns what is wrong now. `receivers` is what the receiving processes have reported.
     pub fn troubles(
         &self,
         usage: &spool::Usage,
@@ -147,7 +147,7 @@ impl Health {
     }
 }
 
-/// The memory of one process's sessions is short.
+/// Says that the memory of the sessions of one receiving process is short.
 fn short(instance: u16, shortage: MemoryShortage) -> String {
     let MemoryShortage { seconds, refused } = shortage;
     format!(

@@ -1,4 +1,4 @@
-//! Queue: owns the spool and decides who is tried when. Alone opens segments.
+//! The queue process: owns the spool and decides which recipients are tried when. No other process opens segments.
 //!
 //! Must never parse a byte of mail, open a socket, or leave the spool's directory.
 //!
@@ -39,23 +39,23 @@ use tokio::sync::Notify;
 use world::Clock;
 use world::real::faults::{self, Point};
 
-/// How long the first segment is waited for at the start.
+/// How long the process waits for the first segment at its start.
 const SEGMENT_PATIENCE: Duration = Duration::from_secs(1);
-/// How long the last commits are waited for at the end.
+/// How long the process waits for the last commits at its end.
 const FINISH_PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Between two looks at who has no stream.
+/// The pause between two checks for missing streams.
 const ALARM_LOOK: Duration = Duration::from_secs(1);
-/// What the tasks of this process share.
+/// The state that the tasks of this process share.
 pub struct Shared {
     queue: RefCell<Queue>,
-    /// Something was said to the queue: its machines are to be run.
+    /// Wakes the task that runs the machines.
     moved: Notify,
     peers: Peers,
     questions: admin::Questions,
     health: Health,
     pace: RefCell<CommitPace>,
-    /// Commits that are to be made by this thread.
+    /// Commits that this thread will make.
     commits: RefCell<VecDeque<spool::Io>>,
     clock: world::real::Clock,
     orders: Orders,
@@ -68,11 +68,12 @@ impl Shared {
     }
 }
 
-/// Runs the role.
+/// Runs the queue process.
 pub fn run(mut start: ChildStart) -> Result<()> {
     let spool_settings = start.config.settings.spool();
     let directory = start.directory(Purpose::Spool)?;
-    // A segment that may not grow is an error to be answered with 452, not a death (S119).
+    // If a file may not grow, the write must fail and be answered with 452; the signal must not end the process
+    // (S119).
     // SAFETY: SIG_IGN is a valid disposition, and no thread has been started yet.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let settings = &start.config.settings;
@@ -123,7 +124,7 @@ async fn serve(
         log,
     });
     expected_peers(&config.settings, &shared);
-    processes.iter().for_each(|told| shared.health.lives(told, shared.now().monotonic));
+    processes.iter().for_each(|told| shared.health.told(told, shared.now().monotonic));
     for peer in peers {
         peers::attend(&shared, peer)?;
     }
@@ -142,8 +143,8 @@ async fn serve(
     Ok(())
 }
 
-/// Waits for a segment to write, so that the first client does not; where the disk is full there is
-/// none, and clients are to hear it.
+/// Waits for a segment to write, so that the first client need not wait. On a full disk there is no segment, and
+/// clients are told so.
 async fn first_segment(shared: &Shared, threads: &mut Threads) {
     let patience = tokio::time::sleep(SEGMENT_PATIENCE);
     tokio::pin!(patience);
@@ -162,7 +163,7 @@ async fn first_segment(shared: &Shared, threads: &mut Threads) {
     }
 }
 
-/// Health knows which streams there should be.
+/// Tells the health which streams are expected.
 fn expected_peers(settings: &settings::Settings, shared: &Shared) {
     let several = |role, count: u32| {
         (0..u16::try_from(count).unwrap_or(u16::MAX)).map(move |instance| (role, instance))
@@ -174,7 +175,7 @@ fn expected_peers(settings: &settings::Settings, shared: &Shared) {
         .for_each(|peer| shared.health.expect(peer, now));
 }
 
-/// Says again and again who has had no stream for too long, for ever.
+/// Logs processes that have been without a stream for too long. Never ends.
 async fn raise_alarms(shared: Rc<Shared>) {
     loop {
         tokio::time::sleep(ALARM_LOOK).await;
@@ -192,7 +193,7 @@ async fn obey(shared: &Rc<Shared>) -> Result<()> {
                 peers::attend(shared, PeerStream { role, instance, stream, fd })?;
             }
             Some((told @ (FromMaster::Process { .. } | FromMaster::Renewed { .. }), None)) => {
-                shared.health.lives(&told, shared.now().monotonic);
+                shared.health.told(&told, shared.now().monotonic);
             }
             Some((FromMaster::Settings, Some(fd))) => reload(shared, fd)?,
             Some(_) => return Err(Error::other("master said what queue does not accept")),
@@ -215,7 +216,7 @@ fn reload(shared: &Shared, fd: OwnedFd) -> Result<()> {
     }
 }
 
-/// Runs the machines whenever something has been said, has ended, or is due.
+/// Runs the machines after each input, result and due time.
 async fn work(shared: Rc<Shared>, threads: &mut Threads) {
     loop {
         let now = shared.now();
@@ -258,7 +259,8 @@ fn take(shared: &Shared, done: Done) {
     }
 }
 
-/// One commit at most is made here at a time: what it promises is said before the next begins.
+/// Runs the machines, with at most one commit on this thread. The answers to that commit are written before the next
+/// one begins.
 fn run_machines(shared: &Shared, threads: &Threads, now: Now) {
     advance(shared, threads, now);
     let commit = shared.commits.borrow_mut().pop_front();
@@ -302,8 +304,8 @@ fn begin(shared: &Shared, threads: &Threads, io: spool::Io, now: Now) {
     }
 }
 
-/// What is under way is brought to its end: receive and send have ended before, and what they said
-/// last is heard to the end of their streams.
+/// Finishes what is under way. Receive and send have ended before, and what they said last is read to the end of
+/// their streams.
 async fn finish(shared: &Shared, threads: &mut Threads) {
     let patience = tokio::time::sleep(FINISH_PATIENCE);
     tokio::pin!(patience);
@@ -325,7 +327,7 @@ async fn finish(shared: &Shared, threads: &mut Threads) {
     }
 }
 
-/// The key of a sending process.
+/// Returns the key of a sending process, or `None` for another role.
 fn sender_key(role: Role, instance: u16) -> Option<SenderKey> {
     matches!(role, Role::Send | Role::Local).then_some(SenderKey(role, instance))
 }

@@ -11,10 +11,10 @@ use scheduler::Scheduler;
 use std::time::Duration;
 use world::{Clock, Rng};
 
-/// A queue process that was killed lets go of the spool when its last write has ended; a lock that
-/// is held for longer is another mailer's.
+/// How long the lock of the spool is waited for. A killed queue process releases the lock when its last write has
+/// ended; a lock that is held longer belongs to another mailer.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
-/// Between two tries.
+/// The pause between two attempts to take the lock.
 const LOCK_REST: Duration = Duration::from_millis(10);
 
 /// Opens the spool. A queue process that was replaced may still have to end.
@@ -38,7 +38,7 @@ pub(super) async fn open_patiently(
     }
 }
 
-/// Opens the spool and tells the scheduler what is in it.
+/// Opens the spool and restores the scheduler from it.
 fn open(
     config: &settings::ProcessConfig,
     disk: &world::real::Disk,
@@ -65,7 +65,7 @@ fn open(
     Ok(Queue::new(BUILD, incarnation, settings, spool, scheduler, senders, now))
 }
 
-/// What recovery found.
+/// Logs what recovery found.
 fn tell(log: &Log, report: &spool::OpenReport, began: Now, ended: Now) {
     log.event(EventKind::Info)
         .text("msg", if report.created { "spool made" } else { "spool open" })

@@ -1,28 +1,28 @@
-//! Who makes the next commit: this process's one thread of work, or a thread of its own.
+//! The choice of the thread for the next commit: the main thread of this process, or a thread for commits.
 //!
-//! To hand a commit over and be woken at its end costs more than a quick disk takes to sync, and
-//! what arrives meanwhile makes up the next batch either way. A slow disk must not hold up questions
-//! and deliveries. Must never read a clock: it is told how long commits took.
+//! Waking another thread twice costs more than a sync of a fast disk, and messages that arrive meanwhile form the
+//! next batch in both cases. A slow disk must not delay questions and deliveries. Must never read a clock: it is told
+//! how long commits took.
 
 use std::time::Duration;
 
-/// Commits are made here once they take less than this on average.
+/// Commits move to the main thread when they take less than this on average.
 const QUICK: Duration = Duration::from_micros(600);
-/// And no longer when they take more than this.
+/// Commits move back to the other thread when they take more than this on average.
 const SLOW: Duration = Duration::from_millis(1);
-/// So many must have been quick before.
+/// The number of fast commits before commits move to the main thread.
 const QUICK_COMMITS: u32 = 64;
-/// One of these weighs so little in the average.
+/// The weight of one commit in the average is one part in this many.
 const WEIGHT: u32 = 16;
-/// Who asks for more than the default has at once wants threads for them.
+/// With more commits in flight than this, the default, commits always have threads.
 const AT_ONCE_MAX: usize = 2;
-/// One that takes this long ends it by itself.
+/// A commit that takes this long moves commits to the other thread at once.
 const STALL: Duration = Duration::from_millis(20);
 
-/// What commits took of late.
+/// The recent durations of commits.
 #[derive(Debug)]
 pub struct CommitPace {
-    /// Whether it may ever be.
+    /// True if the settings allow commits on the main thread.
     allowed: bool,
     average: Duration,
     quick_commits: u32,
@@ -30,18 +30,18 @@ pub struct CommitPace {
 }
 
 impl CommitPace {
-    /// Nothing is known of the disk; so many commits may be under way at once.
+    /// Begins with an unknown disk. `commits_in_flight` is the setting.
     pub fn new(commits_in_flight: usize) -> CommitPace {
         let allowed = commits_in_flight <= AT_ONCE_MAX;
         CommitPace { allowed, average: SLOW, quick_commits: 0, here: false }
     }
 
-    /// Whether the next commit is to be made here.
+    /// Returns true if the main thread should make the next commit.
     pub fn is_here(&self) -> bool {
         self.here && self.allowed
     }
 
-    /// A commit has taken so long, wherever it was made.
+    /// Learns how long a commit took on either thread.
     pub fn took(&mut self, took: Duration) {
         if took >= STALL {
             self.average = SLOW;

@@ -17,23 +17,23 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use world::real::faults::{self, Point};
 
-/// The streams by role and number: receiving processes first, since clients wait for what they are told.
+/// The streams by role and number. Receiving processes come first, because clients wait for their answers.
 #[derive(Default)]
 pub struct Peers(RefCell<BTreeMap<(Role, u16), PeerTask>>);
 
 struct PeerTask {
-    /// There may be frames to write.
+    /// Wakes the task to write frames.
     output: Rc<Notify>,
     task: AbortHandle,
 }
 
 impl Peers {
-    /// All streams have ended.
+    /// Returns true if all streams have ended.
     pub fn all_gone(&self) -> bool {
         self.0.borrow().values().all(|peer| peer.task.is_finished())
     }
 
-    /// Has the streams with frames to write look for them, and those that the queue gave up end.
+    /// Wakes the tasks that have frames to write or whose stream the queue has given up.
     pub fn wake(&self, queue: &mut Queue) {
         for ((role, instance), peer) in self.0.borrow().iter() {
             if output(*role, *instance, queue).is_none_or(|frames| !frames.is_empty()) {
@@ -43,7 +43,7 @@ impl Peers {
     }
 }
 
-/// Attends to a new stream; a former one of the same peer ends.
+/// Starts a task for a new stream and ends the former stream of the same peer.
 pub fn attend(shared: &Rc<Shared>, peer: child::PeerStream) -> Result<()> {
     let child::PeerStream { role, instance, stream: number, fd } = peer;
     let stream = Stream::new(fd)?;
@@ -64,7 +64,7 @@ pub fn attend(shared: &Rc<Shared>, peer: child::PeerStream) -> Result<()> {
 struct Who {
     role: Role,
     instance: u16,
-    /// The stream's name, for master.
+    /// The stream's number, by which master knows it.
     number: u64,
 }
 
@@ -129,7 +129,7 @@ async fn talk(shared: &Shared, who: Who, mut stream: Stream, told: &Notify) -> R
         };
         let (written, heard) = match written {
             Ok(written) => written,
-            // It has ended, but what it said last counts: it may be what became of mail.
+            // The stream has ended. What the process said last is still read: it may contain results.
             Err(error) => {
                 let rest = stream.read_rest(REST_BYTES_MAX, |input| who.input(shared, input));
                 shared.moved.notify_one();
@@ -152,8 +152,8 @@ async fn talk(shared: &Shared, who: Who, mut stream: Stream, told: &Notify) -> R
     }
 }
 
-/// A process that asks and does not listen is not heard while more than this waits for it. Ours
-/// listen whatever they say, so that this never ends in a deadlock.
+/// Upper bound on the bytes that wait for a process before the queue stops reading from it. The processes of this
+/// mailer always read, so this is no deadlock.
 const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
 
 fn unwritten_bytes(frames: &VecDeque<Bytes>) -> usize {

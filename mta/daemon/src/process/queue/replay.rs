@@ -1,7 +1,6 @@
-//! Takes in what the spool replays on a thread of its own: while one core reads and checks, another makes the
-//! scheduler's state of what was read.
+//! A second thread for recovery: one core reads and checks the spool while another restores the scheduler.
 //!
-//! Must never take in anything in another order than it was told, nor leave anything out.
+//! Must never change the order of what the spool tells, nor leave anything out.
 
 use mail::{Change, Envelope, MessageId, TransactionId};
 use spool::Replay;
@@ -10,12 +9,12 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Items in a batch that is handed on. Waking the thread for each item costs more than the item itself.
+/// The number of items in one batch. Waking the thread for each item would cost more than the item.
 const BATCH_MAX: usize = 1_024;
-/// Batches that may wait: memory is bounded, whoever is faster.
+/// Upper bound on the batches that wait.
 const BATCHES_WAITING_MAX: usize = 8;
 
-/// What was told, kept until its turn.
+/// One step of the replay, with the data that it borrows.
 enum Told {
     Snapshot { message: MessageId, blob: Range<usize>, body_bytes: u64 },
     Accepted { message: MessageId, transaction: TransactionId, envelope: Envelope, body_bytes: u64 },
@@ -25,7 +24,7 @@ enum Told {
 #[derive(Default)]
 struct ReplayBatch {
     told: Vec<Told>,
-    /// The blobs, one behind the other.
+    /// The blobs of all snapshots, one after another.
     bytes: Vec<u8>,
 }
 
@@ -59,8 +58,8 @@ impl ReplayBatch {
     }
 }
 
-/// Has `open` tell, and `take` take it in on another thread, or on this one where no other can be had; comes back when
-/// all is taken in. A panic there is one here.
+/// Calls `open` on this thread and gives what it replays to `take` on another one, or on this one if no thread can be
+/// started. Returns when `take` has had everything. A panic in `take` becomes a panic here.
 pub fn aside<R>(
     open: impl FnOnce(&mut dyn FnMut(Replay<'_>)) -> R,
     take: impl FnMut(Replay<'_>) + Send,
@@ -81,7 +80,7 @@ pub fn aside<R>(
         let opened = open(&mut |replay| {
             batch.add(replay);
             if batch.told.len() == BATCH_MAX {
-                // Nobody takes it: the thread has panicked, and that is told below.
+                // Fails only if the thread has panicked, which is reported below.
                 let _ = tell.send(std::mem::take(&mut batch));
             }
         });
@@ -102,7 +101,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// A replay as one line.
+    /// Returns a replay as one line.
     fn line(replay: Replay<'_>) -> String {
         match replay {
             Replay::Snapshot { message, blob, body_bytes } => {
