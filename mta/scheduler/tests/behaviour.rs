@@ -107,7 +107,7 @@ fn waits_grow_by_the_factor_and_the_message_expires_once_with_its_last_reply() {
     assert_eq!(kinds(&record), ["failed", "retire"]);
     let notice = &record.notices[0];
     let reply = &notice.recipients[0].1.reply;
-    // The evidence is the peer's last reply; `mail::bounce` adds that the time is over.
+    // The report is the peer's last reply; `mail::bounce` adds that the time is over.
     assert_eq!(notice.kind, NoticeKind::Expired);
     assert_eq!(reply.to_string(), "450 4.0.0 try again later");
     assert_eq!(bench.now.wall.since(start().wall).as_secs(), 5 * 86_400);
@@ -301,7 +301,7 @@ fn ten_messages_beside_a_million_of_another_sender_go_at_once() {
             bench.send(mail(id + 1, "flood@a.test", &[&format!("x@d{}.test", id % spread)]));
         }
         let mut flying = bench.attempts();
-        // Destinations whose turn is a heavy sender's, not a light one's.
+        // Destinations in line for a sender with much mail, not for one with little mail.
         for id in 0..10u64 {
             let to = format!("x@d{}.test", (id + 300) % spread);
             bench.send(mail(100_000 + id, "few@a.test", &[&to]));
@@ -677,7 +677,7 @@ fn a_hold_and_a_release_are_recorded_also_where_they_change_nothing() {
                 true => assert!(bench.scheduler.hold(id, bench.now)),
                 false => assert!(bench.scheduler.release(id, bench.now)),
             }
-            // The operator is answered when this record is durable; the first one may not be durable.
+            // The operator is answered when this record is durable; the first record may not be durable.
             assert_eq!(kinds(&bench.records().remove(0)), [expected]);
         }
     }
@@ -871,7 +871,7 @@ fn an_attempt_that_is_taken_back_at_the_end_of_its_time_is_told_of_in_bounded_re
         DestinationLimits { recipients_per_message: 100_000, ..DestinationLimits::for_tests() };
     let retry = Retry { expire: seconds(86_400), ..NO_JITTER };
     let mut bench = Bench::new(Settings { retry, delay_notice: None, ..limited(limits) });
-    // The failure to reach the next hop is the evidence for each of them.
+    // The failure to reach the next hop is the report for each of them.
     bench.send(mail(1, "a@a.test", &["a@b.test"]));
     let first = bench.attempts().remove(0);
     let away = Outcome::Deferred(report(Stage::Connect, 421, &"x".repeat(8_000)));

@@ -62,7 +62,7 @@ impl World {
         for attempt in ended {
             self.bench.answer(&attempt, takes(attempt.message).1);
         }
-        // As a driver does, until there is nothing to do now.
+        // As a driver does, until nothing is due.
         while self.bench.scheduler.next_wakeup().is_some_and(|at| at <= self.bench.now.monotonic) {
             for attempt in self.bench.attempts() {
                 self.tried.insert(attempt.message);
@@ -94,7 +94,7 @@ fn d174_a_slow_domain_with_a_hundred_thousand_messages_lets_the_others_pass() {
         (Duration::from_secs(time), delivered())
     };
     for second in 0..300 {
-        // From the same sender to other destinations, and from other senders to the slow one.
+        // Mail from the same sender to other destinations, and from other senders to the slow destination.
         world.send(second * 2 + 1, "list@l.test", &format!("b@other{}.test", second % 50));
         if second % 30 == 0 {
             world.send(second * 2 + 2, "ann@a.test", "b@slow.test");
@@ -138,7 +138,7 @@ fn d175_ten_thousand_dead_domains_hold_up_neither_known_destinations_nor_new_one
     }
     let known = world.longest((0..599).map(|second| 100 + second));
     assert!(known <= STEP * 2, "mail for a destination that answers waited {known:?}");
-    // A new destination may be dead, too, but its sender is a light one: its mail goes at once.
+    // A new destination may be dead as well, but its sender has little mail, so the mail is tried at once.
     let new = world.longest((0..560).step_by(10).map(|second| 1_000 + second));
     assert!(new <= STEP * 2, "mail for a new destination waited {new:?}");
     assert!(world.most <= 1_000, "{} attempts at once", world.most);

@@ -284,7 +284,7 @@ impl Model {
         }
     }
 
-    /// Lets all mail go: no holds, and success for every attempt.
+    /// Delivers all mail: releases holds and lets every attempt succeed.
     fn finish(&mut self) {
         for id in self.pending.keys().copied().collect::<Vec<_>>() {
             self.bench.scheduler.release(id, self.bench.now);
@@ -298,7 +298,7 @@ impl Model {
             for attempt in std::mem::take(&mut self.flying) {
                 self.answer(attempt, 0);
             }
-            // Holds for losses come late; they are released, too.
+            // Holds after losses come late and are released as well.
             for id in std::mem::take(&mut self.held) {
                 self.bench.scheduler.release(id, self.bench.now);
             }

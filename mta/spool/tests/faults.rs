@@ -28,7 +28,7 @@ fn cut_and_judge(machine: &Machine) -> Machine {
     again
 }
 
-/// A machine with one live message for each body.
+/// Returns a machine with one live message for each body.
 fn with_messages(seed: u64, bodies: &[usize]) -> (Machine, Vec<MessageId>) {
     let mut machine = fresh(seed);
     let mut ids = Vec::new();
@@ -148,7 +148,7 @@ fn s136_a_disk_that_turns_read_only_refuses_and_resumes() {
     machine.accept(body);
     run(&mut machine, 5_000);
     assert!(machine.durable == 1 && machine.accept(vec![1]).is_none());
-    // Mounted again, started again.
+    // After mounting the file system again and restarting:
     cut_and_judge(&machine);
 }
 
@@ -248,8 +248,8 @@ fn s118_no_room_again_and_again_is_452_and_not_451() {
     cut_and_judge(&machine);
 }
 
-/// Each failure costs a segment, and no other can be made: in the end the record that voids what
-/// failed has no place either.
+/// Each failure costs a segment, and no other segment can be made. At the end the record that voids the failed
+/// commits has no segment either.
 #[test]
 fn s118_s121_without_any_segment_left_each_client_is_answered_within_seconds() {
     for errno in [Errno::FULL, Errno::IO] {
@@ -340,7 +340,7 @@ fn s130_a_flipped_bit_anywhere_in_the_log_costs_at_most_one_message_and_is_repor
         let (again, wrong) = flipped(&machine.disk, file, byte, &machine.ledger);
         let gone = ids.len() - again.states.len();
         assert!(gone + wrong <= 1, "byte {byte}: {gone} gone, {wrong} unreadable");
-        // The last commits of all cannot be told from torn ones.
+        // Damage in the very last commits cannot be told from a torn write.
         if gone + wrong > 0 && byte < 4 * 4096 {
             hit += 1;
             let told = !again.report.damage.is_empty() || !again.report.torn.is_empty();
@@ -508,7 +508,7 @@ fn s143_a_newer_format_is_refused_and_not_touched() {
 #[test]
 fn a_body_that_imitates_a_batch_is_never_taken_for_one() {
     let (mut machine, _) = with_messages(22, &[100]);
-    // A whole batch, as it stands on the disk, inside a body at the start of a block.
+    // A whole batch as it is on the disk, inside a body, at the start of a block.
     let bytes = machine.disk.bytes("segment-00000000").unwrap();
     let mut body = vec![b'x'; 4096 - 96];
     body.extend_from_slice(&bytes[4096..8192]);

@@ -1,4 +1,4 @@
-//! Sizes and limits, each at the value where it begins to hold.
+//! Sizes and limits, each at the value where it takes effect.
 
 #![allow(clippy::unwrap_used)]
 
@@ -115,7 +115,7 @@ fn a_spool_is_failing_from_a_failed_commit_to_the_next_that_succeeds() {
 
 #[test]
 fn a_broken_disk_is_tried_again_at_the_very_time_that_the_spool_has_named() {
-    // With enough segments for the failures and for the next attempt.
+    // There are enough segments for the failures and for the next attempt.
     let mut machine = machine(Settings { spares: 6, ..settings(1) });
     machine.disk.fail_always(Call::Sync, Some(Errno::IO));
     machine.accept(vec![b'x'; 100]).unwrap();
@@ -141,7 +141,7 @@ fn pauses_of_a_broken_disk_grow_and_never_shrink() {
     let before = machine.disk.calls(Call::Sync);
     run(&mut machine, 300_000);
     let tries = machine.disk.calls(Call::Sync) - before;
-    // Once in 30 s for the commit; making a segment is tried every two seconds, with two syncs.
+    // The commit is tried once in 30 s. Making a segment is tried every two seconds, with two syncs.
     assert!(tries <= 10 + 300, "{tries} syncs in five minutes");
 }
 
@@ -221,7 +221,7 @@ fn what_a_snapshot_knows_is_not_told_a_second_time_from_the_log_behind_it() {
     assert_eq!(told, [("snapshot", message), ("accepted", later), ("change", message)]);
 }
 
-/// However many segments are left when the disk begins to fail.
+/// This holds for any number of segments that are left when the disk begins to fail.
 #[test]
 fn a_spool_that_gets_no_segment_says_that_it_is_broken_and_works_again_after_the_disk_does() {
     for spares in 1..5 {
@@ -264,7 +264,7 @@ fn what_still_lives_in_a_nearly_empty_segment_is_copied_out_of_it() {
     assert_eq!((before.copied_forward, after.copied_forward), (0, 1));
 }
 
-/// Each takes a block of 4 KiB, since it came alone, and so does its copy.
+/// Each message takes a block of 4 KiB, because it came alone; its copy takes a block as well.
 #[test]
 fn short_messages_that_stay_are_not_copied_again_and_again() {
     let mut machine = machine(settings(1));
@@ -282,7 +282,7 @@ fn short_messages_that_stay_are_not_copied_again_and_again() {
         machine.spool.usage().copied_forward
     };
     assert_eq!(copied(&mut machine), 0, "no segment is worth it");
-    // Of each segment a few are left.
+    // A few messages of each segment are left.
     for (_, message) in messages.iter().enumerate().filter(|(at, _)| at % 3 > 0) {
         machine.change(Change::Retire { message: *message });
     }

@@ -1,4 +1,4 @@
-//! A long queue is opened without its snapshot in memory at once.
+//! A long queue is opened without holding its whole snapshot in memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use support::{Ledger, Machine, settings};
 use world::sim::Disk;
 use world::{DiskError, Entry, Synced};
 
-/// Notes the largest read of a snapshot.
+/// A disk that notes the largest read of a snapshot.
 struct Watched {
     disk: Disk,
     largest: AtomicUsize,
@@ -60,7 +60,7 @@ impl world::Disk for Watched {
     }
 }
 
-/// A machine with 400 messages, whose snapshot may still be in the making.
+/// Returns a machine with 400 messages, whose snapshot may not be complete.
 fn with_messages(disk: &Disk, slice_messages_max: usize) -> Machine {
     let mut machine = Machine::open(disk, settings(2), Ledger::default(), 5).unwrap();
     machine.slice_messages_max = slice_messages_max;
@@ -74,7 +74,7 @@ fn with_messages(disk: &Disk, slice_messages_max: usize) -> Machine {
     machine
 }
 
-/// Lets the snapshot be completed and cuts the power: the messages that the next start tells of, and the number of its
+/// Completes the snapshot and cuts the power. Returns the messages that the next start replays, and the number of its
 /// snapshot.
 fn told_after_a_cut(machine: &mut Machine) -> (Vec<MessageId>, u64) {
     for _ in 0..5_000 {
@@ -101,7 +101,7 @@ fn r222_slices_that_end_early_leave_no_message_out() {
     assert!(told.iter().eq(machine.ledger.sent.keys()) && snapshot > 0);
 }
 
-/// The caller answers late: records of what it still has to tell go first.
+/// The caller answers late, because it first hands in records that it still has.
 #[test]
 fn what_becomes_durable_while_a_slice_is_waited_for_is_not_taken_for_a_part_of_it() {
     let disk = Disk::new(5);
@@ -115,7 +115,7 @@ fn what_becomes_durable_while_a_slice_is_waited_for_is_not_taken_for_a_part_of_i
     while machine.held_slice.is_none() {
         assert!(machine.step_background(), "the slice is asked for");
     }
-    // Two become durable, of which one has got its id before the snapshot was begun; the first one ends.
+    // Two messages become durable, one of which got its id before the snapshot began. The first message ends.
     let third = machine.accept(body).unwrap();
     machine.change(Change::Retire { message: first });
     machine.settle();
@@ -139,7 +139,7 @@ fn what_ends_while_a_slice_is_waited_for_takes_no_other_message_out_of_it() {
     assert_eq!((told, snapshot), (vec![ids[0], ids[2]], 1));
 }
 
-/// The caller has no state any more of a message whose end is handed in.
+/// The caller no longer has the state of a message whose end is handed in.
 #[test]
 fn a_message_whose_end_waits_for_another_commit_does_not_stop_the_snapshot() {
     let (mut machine, ids, slice) = asked_for_three(|machine, ids| {
@@ -159,7 +159,7 @@ fn a_message_whose_end_waits_for_another_commit_does_not_stop_the_snapshot() {
     assert_eq!((told, snapshot), (ids[1..].to_vec(), 1));
 }
 
-/// A machine with three messages, what happens to them after their slice was asked for, and the slice.
+/// Returns a machine with three messages, the changes that came after their slice was asked for, and the slice.
 fn asked_for_three(
     meanwhile: impl FnOnce(&mut Machine, &[MessageId]),
 ) -> (Machine, Vec<MessageId>, SnapshotSlice) {
@@ -178,7 +178,7 @@ fn asked_for_three(
     (machine, ids, slice)
 }
 
-/// The log is replayed from where the snapshot was begun; its later slices know more.
+/// The log is replayed from the record at which the snapshot began; its later slices contain more.
 #[test]
 fn what_a_later_slice_knows_is_not_told_a_second_time() {
     let disk = Disk::new(5);

@@ -1,4 +1,4 @@
-//! Power cuts: at every step of a workload, of a recovery, and twice.
+//! Power cuts at every step of a workload and of a recovery, and two in a row.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use support::{Ledger, Machine, due};
 use world::Rng as _;
 use world::sim::Disk;
 
-/// With odd seeds snapshots are far apart, so that much in the tail is dead already.
+/// With odd seeds snapshots are rare, so that much of the replayed log is about messages that have ended.
 fn settings_of(seed: u64, commits: usize) -> Settings {
     let usual = support::settings(commits);
     let snapshot_log_bytes = usual.snapshot_log_bytes * if seed % 2 == 1 { 8 } else { 1 };
@@ -21,7 +21,7 @@ fn fresh(seed: u64, commits: usize) -> Machine {
     Machine::open(&Disk::new(seed), settings_of(seed, commits), Ledger::default(), seed).unwrap()
 }
 
-/// The workload on a new disk whose power goes at `step`; the disk and what was promised.
+/// Runs the workload on a new disk whose power goes at `step`. Returns the disk and the ledger of promises.
 fn run_and_cut(seed: u64, commits: usize, acts: u64, step: u64) -> (Disk, Ledger) {
     let disk = Disk::new(seed.wrapping_mul(1_000_003) ^ step);
     disk.cut_at(Some(step));
@@ -35,7 +35,7 @@ fn run_and_cut(seed: u64, commits: usize, acts: u64, step: u64) -> (Disk, Ledger
     (disk, machine.ledger)
 }
 
-/// Recovers, judges, recovers once more and compares, works on, cuts, judges again.
+/// Recovers, judges, recovers again and compares, goes on, cuts the power, and judges again.
 fn judge(disk: &Disk, ledger: Ledger, seed: u64, commits: usize) {
     disk.power_on();
     let mut first = Machine::open(disk, settings_of(seed, commits), ledger.clone(), seed).unwrap();
@@ -111,7 +111,7 @@ fn a_snapshot_that_knows_of_a_change_is_not_complete_before_the_change_is_durabl
     }
 }
 
-/// Few messages, many changes of each, and bounces that end at once.
+/// A workload of few messages with many changes each, and of bounces that end at once.
 fn burst(machine: &mut Machine) {
     for _ in 0..3 {
         machine.accept(vec![1; 40]);
@@ -180,7 +180,7 @@ fn s139_a_second_cut_at_every_step_of_the_recovery_changes_nothing() {
         let before = again.steps();
         again.cut_at(Some(before + steps - disk.steps() + 1));
         if let Some(mut machine) = Machine::open(&again, settings_of(21, 2), ledger.clone(), 5) {
-            // The first polls write what recovery has to write.
+            // The first polls write what recovery requires.
             for _ in 0..40 {
                 machine.step();
             }
@@ -194,8 +194,8 @@ fn s139_a_second_cut_at_every_step_of_the_recovery_changes_nothing() {
     assert!(steps > disk.steps() + 3, "recovery has steps to be cut at");
 }
 
-/// The process dies and the kernel lives: the next start reads from the cache what a cut may still
-/// take, and must not build on it.
+/// The process dies and the kernel lives: the next start reads from the cache what a power cut may still remove, and
+/// must not rely on it.
 #[test]
 fn s137_a_kill_at_every_step_and_a_cut_in_the_start_after_keeps_every_promise() {
     let (seed, commits, acts) = (14, 2, 30);

@@ -1,4 +1,4 @@
-//! The spool on a real file system, with threads for its I/O, and the stored old file.
+//! The spool on a real file system with threads for its I/O, and a stored spool of version 1.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +26,7 @@ fn small() -> Settings {
     }
 }
 
-/// Runs a spool whose commits and background each have threads with descriptors of their own.
+/// Runs a spool with threads for commits and for background work, each with its own descriptors.
 struct Threads {
     spool: Spool,
     commit: Vec<mpsc::Sender<spool::Io>>,
@@ -87,7 +87,7 @@ impl Threads {
         }
     }
 
-    /// Waits for one I/O, or does nothing where none is under way.
+    /// Waits for the end of one I/O, if one is under way.
     fn turn(&mut self) {
         self.drain();
         if self.under_way > 0 {
@@ -140,7 +140,7 @@ fn what_was_durable_on_a_real_disk_is_read_back_after_the_process_is_gone() {
     };
     let mut opened = None;
     for _ in 0..200 {
-        // The threads of the first incarnation hold the lock until they have seen that it is over.
+        // The threads of the first incarnation hold the lock until they have noticed its end.
         match spool::open(&again, small(), 2, &mut count) {
             Ok(spool) => {
                 opened = Some(spool);
@@ -268,7 +268,7 @@ fn write_the_golden_spool() {
     threads.settle();
 }
 
-/// Prints figures; run it in release on a quiet machine.
+/// Prints durations and sizes. Run it in release mode on a quiet machine.
 #[test]
 #[ignore = "takes long: a million messages"]
 fn s144_a_million_messages_are_accepted_flat_and_opened_within_two_seconds() {

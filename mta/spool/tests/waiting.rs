@@ -1,4 +1,4 @@
-//! What waits in memory to be written: bodies of clients that stand still, and messages of our own.
+//! Data that waits in memory to be written: bodies of clients that have stopped sending, and messages of our own.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,7 +50,7 @@ impl Rig {
         rig
     }
 
-    /// Half a second with or without a disk that does something.
+    /// Lets half a second pass, with a disk that works or one that does not.
     fn run(&mut self, disk_works: bool) {
         for _ in 0..50 {
             while let Some(output) = self.spool.poll(self.clock.now()) {
@@ -73,7 +73,7 @@ impl Rig {
         TransactionId { incarnation: 1, number: self.last }
     }
 
-    /// Stages a body of this length, a piece at a time.
+    /// Stages a body of this length, one piece at a time.
     fn stage(&mut self, of: TransactionId, bytes: u64) -> Result<(), Refusal> {
         for piece in content(of, bytes).chunks(32 << 10) {
             self.spool.stage(of, Bytes::copy_from_slice(piece))?;
@@ -121,7 +121,7 @@ fn content(of: TransactionId, bytes: u64) -> Vec<u8> {
 #[test]
 fn r215_bodies_that_stand_still_keep_nobody_out_and_end_whole() {
     let mut rig = Rig::new();
-    // Three times what all clients together may have in memory.
+    // Three times the bytes that all clients together may have in memory.
     let stalled: Vec<TransactionId> = (0..64).map(|_| rig.transaction()).collect();
     for transaction in &stalled {
         rig.stage(*transaction, 48 * KIB).unwrap();
@@ -155,7 +155,7 @@ fn r215_a_body_that_trickles_under_pressure_does_not_become_thousands_of_chunks(
     while sent < 512 << 10 {
         rig.spool.stage(slow, Bytes::copy_from_slice(&[7; 1_000])).unwrap();
         sent += 1_000;
-        // Others keep the memory more than half full and go away again.
+        // Other bodies keep the memory more than half full and are removed again.
         let others: Vec<TransactionId> = (0..9).map(|_| rig.transaction()).collect();
         for other in &others {
             let _ = rig.spool.stage(*other, content(*other, 60 * KIB).into());
@@ -185,7 +185,7 @@ fn r208_our_own_messages_are_bounded_apart_from_those_of_clients() {
     };
     assert_eq!((refused, taken), (Refusal::Busy, 6));
     assert_eq!(rig.spool.own_bytes(), 120 * KIB);
-    // Clients may have as much in memory as ever.
+    // Clients may have as many bytes in memory as before.
     let other = rig.transaction();
     rig.spool.stage(other, content(other, 60 * KIB).into()).unwrap();
     rig.accept(other);
@@ -223,7 +223,7 @@ fn r208_a_group_that_is_too_large_leaves_nothing_staged() {
 
 #[test]
 fn r208_a_full_disk_takes_a_notice_longer_than_a_body_of_the_log() {
-    // Bodies of this length are bulk.
+    // Bodies of this length go to bulk.
     let disk = Disk::new(1);
     disk.set_room(12 << 20);
     let mut rig = Rig::on(disk);

@@ -1,4 +1,4 @@
-//! Zeros are written ahead of the log, and never in the way of mail.
+//! Zeros are written ahead of the log and never delay mail.
 
 #![allow(clippy::unwrap_used)]
 
@@ -47,7 +47,7 @@ impl Fresh {
         self.clock.now()
     }
 
-    /// Lets the disk work for this long: each I/O takes a millisecond, one after the other for each kind.
+    /// Lets the disk work for this long. Each I/O takes a millisecond, and those of one kind run one after another.
     fn run(&mut self, millis: u64) {
         for _ in 0..millis {
             while let Some(output) = self.spool.poll(self.now()) {
@@ -91,7 +91,8 @@ fn r239_under_load_zeros_keep_step_with_the_log_and_the_log_never_waits_for_them
     }
     fresh.run(5);
     assert!(fresh.log > 5 * SEGMENT_BYTES, "{}", fresh.log);
-    // Two bytes of zeros come with each of the log, a first segment is needed at once, and some may be in hand.
+    // Each byte of the log brings two bytes of zeros, the first segment is needed at once, and some zeros may be left
+    // over.
     let most = before + SEGMENT_BYTES + 2 * fresh.log;
     assert!(fresh.zeros <= most, "{} zeros for {} of the log", fresh.zeros, fresh.log);
     assert!(fresh.zeros > fresh.log, "{} zeros for {} of the log", fresh.zeros, fresh.log);

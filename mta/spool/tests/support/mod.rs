@@ -1,5 +1,5 @@
-//! A small machine around a spool: it executes I/O in any order, keeps a ledger of what was
-//! promised, and judges a recovered spool by it.
+//! A small machine around a spool: it executes I/O in any order, keeps a ledger of promises, and judges a recovered
+//! spool by the ledger.
 //!
 //! Must never know how the spool works inside.
 
@@ -20,7 +20,7 @@ use std::time::Duration;
 use world::sim::{Clock, Disk, Rng};
 use world::{Clock as _, Rng as _};
 
-/// Small numbers, so that a short workload fills, recycles and snapshots.
+/// Small settings, so that a short workload fills and recycles segments and makes snapshots.
 pub fn settings(commits_in_flight: usize) -> Settings {
     Settings {
         segment_bytes: 64 << 10,
@@ -41,7 +41,7 @@ pub fn settings(commits_in_flight: usize) -> Settings {
     }
 }
 
-/// What the scheduler would know of a message.
+/// The state that a scheduler has of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     pub failed: bool,
@@ -61,7 +61,7 @@ impl State {
     }
 }
 
-/// A message as its sender knows it.
+/// A message as its sender knows it, with what became of it.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub transaction: TransactionId,
@@ -70,16 +70,16 @@ pub struct Sent {
     pub envelope: Envelope,
     pub durable: bool,
     pub refused: bool,
-    /// All that was recorded or handed in, in order, and how much of it is surely recorded.
+    /// All changes that were recorded or handed in, in order, and the number that is surely recorded.
     pub changes: Vec<Change>,
     pub recorded: usize,
-    /// The message that bounced, if this is a bounce.
+    /// The message that this bounce is about, if it is a bounce.
     pub bounce_of: Option<MessageId>,
-    /// Comes from an earlier incarnation.
+    /// True if an earlier incarnation accepted the message.
     pub adopted: bool,
 }
 
-/// What must hold after any cut.
+/// The promises that must hold after any power cut.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     pub sent: BTreeMap<MessageId, Sent>,
@@ -87,7 +87,7 @@ pub struct Ledger {
     last_transaction: u64,
 }
 
-/// A spool that runs.
+/// A spool with its disk and its ledger.
 pub struct Machine {
     pub disk: Disk,
     pub clock: Clock,
@@ -95,24 +95,24 @@ pub struct Machine {
     pub spool: Spool,
     pub report: OpenReport,
     pub ledger: Ledger,
-    /// The scheduler's state.
+    /// The state of each message, as a scheduler has it.
     pub states: BTreeMap<MessageId, State>,
     pub alarms: Vec<Alarm>,
     under_way: Vec<UnderWay>,
-    /// Answers seen by clients.
+    /// The answers that clients have seen.
     pub durable: u64,
     pub refusals: Vec<Refusal>,
-    /// Held back: snapshots asked for by the spool are answered.
+    /// True if the requests of the spool for slices of a snapshot are not answered.
     pub snapshots: bool,
-    /// The slice that was asked for while they were held back.
+    /// The slice that was asked for while answers were held back.
     pub held_slice: Option<SnapshotSlice>,
-    /// Slices end after this number of messages, as if their state were long.
+    /// Upper bound on the messages in a slice, as if their state were long.
     pub slice_messages_max: usize,
 }
 
 enum UnderWay {
     Fresh(Io),
-    /// Its bytes are written, its sync is not yet called.
+    /// The bytes are written, and the sync has not been called.
     Written(Unsynced),
 }
 
@@ -140,7 +140,7 @@ pub fn due(message: MessageId, attempts: u16) -> Change {
 }
 
 impl Machine {
-    /// Opens the spool on this disk; `None` if the power went meanwhile.
+    /// Opens the spool on this disk. Returns `None` if the power went meanwhile.
     pub fn open(disk: &Disk, settings: Settings, ledger: Ledger, seed: u64) -> Option<Machine> {
         let mut states = BTreeMap::new();
         let opened = spool::open(disk, settings, seed ^ 0xfeed, &mut |replay| match replay {
@@ -184,7 +184,7 @@ impl Machine {
         })
     }
 
-    /// Takes all that the spool says; I/O is put aside.
+    /// Takes all outputs of the spool; I/O is kept for later.
     pub fn drain(&mut self) {
         while let Some(output) = self.spool.poll(self.clock.now()) {
             match output {
@@ -225,14 +225,14 @@ impl Machine {
 
     /// Gives the spool a slice of a snapshot.
     pub fn answer(&mut self, slice: SnapshotSlice) {
-        // One that we have ended already is not there any more.
+        // A message that has ended here already is left out.
         let blob = |id: &MessageId| Some((*id, postcard::to_stdvec(self.states.get(id)?).unwrap()));
         let blobs = slice.messages.iter().filter_map(blob).collect();
         self.spool.snapshot_slice(slice, blobs);
     }
 
-    /// Executes one part of one I/O, chosen by chance: writes and syncs of commits interleave as
-    /// on threads. `false` if there was nothing to do.
+    /// Executes one random part of one I/O, so that writes and syncs of commits interleave as on threads. Returns
+    /// false if there was nothing to do.
     pub fn step(&mut self) -> bool {
         self.drain();
         if self.under_way.is_empty() {
@@ -243,7 +243,7 @@ impl Machine {
         true
     }
 
-    /// Executes background I/O only, as if commits took for ever. `false` if there is none.
+    /// Executes background I/O only, as if commits never ended. Returns false if there is none.
     pub fn step_background(&mut self) -> bool {
         self.drain();
         let is_background = |under_way: &UnderWay| {
@@ -271,7 +271,7 @@ impl Machine {
         }
     }
 
-    /// A machine without power does nothing any more, least of all say something.
+    /// A machine without power does nothing and says nothing.
     fn finish(&mut self, done: IoDone) {
         if !self.disk.is_off() {
             self.spool.handle(done, self.clock.now());
@@ -279,7 +279,7 @@ impl Machine {
         }
     }
 
-    /// Runs until all that was handed in is answered; panics if that never comes.
+    /// Runs until everything that was handed in is answered; panics if that takes too long.
     pub fn settle(&mut self) {
         for _ in 0..20_000 {
             if self.disk.is_off() {
@@ -309,12 +309,12 @@ impl Machine {
         (0..bytes).map(|_| self.chance.u64() as u8).collect()
     }
 
-    /// Hands in a client's message; returns its id if the spool took it.
+    /// Hands in a client's message. Returns its id if the spool took it.
     pub fn accept(&mut self, body: Vec<u8>) -> Option<MessageId> {
         self.try_accept(body).ok()
     }
 
-    /// Hands in a client's message; returns its id, or why the spool refused it at once.
+    /// Hands in a client's message. Returns its id, or why the spool refused it at once.
     pub fn try_accept(&mut self, body: Vec<u8>) -> Result<MessageId, Refusal> {
         let transaction = self.transaction();
         for piece in body.chunks(1500) {
@@ -382,7 +382,7 @@ impl Machine {
         }
     }
 
-    /// A recipient failed: its outcome and the bounce, in one group.
+    /// Records a failed recipient and its bounce in one group.
     pub fn bounce(&mut self, failed: MessageId) -> bool {
         let transaction = self.transaction();
         let body = self.body(300);
@@ -404,14 +404,14 @@ impl Machine {
         true
     }
 
-    /// One random thing that a queue does.
+    /// Does one random thing that a queue does.
     pub fn act(&mut self) {
         let live: Vec<_> = self.states.keys().copied().collect();
         let one = |chance: &mut Rng| {
             let at = chance.below(live.len() as u64) as usize;
             live.get(at).copied()
         };
-        // Mail comes and goes: with much of it there, more ends.
+        // With much mail in the spool, more messages end.
         let luck = self.chance.below(if live.len() > 12 { 24 } else { 12 });
         match (luck, one(&mut self.chance)) {
             (0..4, _) | (_, None) => {
@@ -447,8 +447,7 @@ impl Machine {
         }
     }
 
-    /// A whole workload: acts and I/O in turn, then everything answered. Ends early when the power
-    /// goes.
+    /// Runs a whole workload: acts and I/O in turn, until everything is answered. Ends early when the power goes.
     pub fn work(&mut self, acts: u64) {
         for _ in 0..acts {
             self.act();
@@ -463,7 +462,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Compares what was recovered with what was promised; `self` has just been opened.
+    /// Compares what was recovered with what was promised. Must be called right after the spool was opened.
     pub fn judge(&mut self) {
         assert_eq!(self.report.damage, [], "a cut is no damage");
         assert!(self.spool.messages_above(0).eq(self.states.keys().copied()));
@@ -513,7 +512,7 @@ impl Machine {
     fn judge_bounce(&self, message: MessageId, what: &str) {
         let bounce = |other: &&Sent| other.bounce_of == Some(message);
         let Some((id, bounce)) = self.ledger.sent.iter().find(|(_, other)| bounce(other)) else {
-            // It was judged in an earlier incarnation and had ended.
+            // The message was judged in an earlier incarnation and had ended.
             assert!(self.ledger.sent[&message].adopted, "{message} {what} without a bounce");
             return;
         };
@@ -521,7 +520,7 @@ impl Machine {
         assert!(there, "{message} {what} and its bounce is lost");
     }
 
-    /// Reads a message whole.
+    /// Reads a whole message.
     pub fn read(
         &mut self,
         message: MessageId,
@@ -532,7 +531,8 @@ impl Machine {
         read
     }
 
-    /// After recovery the ledger knows: what is there is there, what is not will not come.
+    /// Updates the ledger after recovery: a message that is there stays, and one that is not there will not come
+    /// back.
     pub fn adopt(&mut self) {
         let states = &self.states;
         self.ledger.tickets.clear();
@@ -540,7 +540,7 @@ impl Machine {
         for (message, sent) in &mut self.ledger.sent {
             sent.durable = true;
             sent.adopted = true;
-            // Folding the surviving state again and again gives the same: start from it.
+            // Applying changes to the recovered state again must give the same state, so the ledger starts from it.
             let state = &states[message];
             sent.changes.clear();
             if state.attempts > 0 {
