@@ -4,64 +4,22 @@
 //! Must never give a batch a place in a segment that failed, nor launch anything while failed
 //! batches wait to be written elsewhere.
 
+mod failed;
+mod streams;
+
+pub(crate) use streams::LogStreams;
+
 use crate::batch::Batch;
-use crate::format::batch::{BatchHeader, RECORD_HEADER, RecordKind, encode_void, seal};
-use crate::format::segment::SegmentKind;
+use crate::format::batch::{BatchHeader, RECORD_HEADER, seal};
 use crate::format::{BLOCK, aligned};
 use crate::ids::Ids;
 use crate::rhythm::Rhythm;
-use mail::{Instant, Now, TransactionId};
+use mail::{Instant, Now};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Buffers kept for the next batches.
 const BUFFERS_MAX: usize = 8;
-
-/// The two streams.
-pub(crate) struct LogStreams {
-    log: LogStream,
-    bulk: LogStream,
-}
-
-impl LogStreams {
-    pub(crate) fn new(log: LogStream, bulk: LogStream) -> LogStreams {
-        LogStreams { log, bulk }
-    }
-
-    pub(crate) fn log(&self) -> &LogStream {
-        &self.log
-    }
-
-    pub(crate) fn log_mut(&mut self) -> &mut LogStream {
-        &mut self.log
-    }
-
-    pub(crate) fn bulk(&self) -> &LogStream {
-        &self.bulk
-    }
-
-    pub(crate) fn of(&mut self, kind: SegmentKind) -> &mut LogStream {
-        match kind {
-            SegmentKind::Log => &mut self.log,
-            SegmentKind::Bulk => &mut self.bulk,
-        }
-    }
-
-    /// The stream that launched this request.
-    pub(crate) fn of_commit(&self, io: u64) -> Option<SegmentKind> {
-        let launched = |stream: &LogStream| stream.flights.iter().any(|flight| flight.io == io);
-        match (launched(&self.log), launched(&self.bulk)) {
-            (true, _) => Some(SegmentKind::Log),
-            (false, true) => Some(SegmentKind::Bulk),
-            (false, false) => None,
-        }
-    }
-
-    /// Whether no batch is gathered, waits or is under way.
-    pub(crate) fn are_idle(&self) -> bool {
-        self.log.is_idle() && self.bulk.is_idle()
-    }
-}
 
 /// One stream of batches.
 pub(crate) struct LogStream {
@@ -277,88 +235,6 @@ impl LogStream {
     /// The segment whose header has become durable is written next.
     pub(crate) fn set_next(&mut self, active: Active) {
         self.next = Some(active);
-    }
-
-    /// Sets a failed batch aside, leaves its segment, and dooms what is under way in the same
-    /// segment.
-    pub(crate) fn fail(&mut self, flight: CommitInFlight) {
-        let slot = flight.slot;
-        self.active.take_if(|active| active.slot == slot);
-        self.flights.iter_mut().filter(|f| f.slot == slot).for_each(|f| f.doomed = true);
-        self.failed.push((flight.commit, flight.batch));
-    }
-
-    /// Whether a batch is under way whose success would prove nothing.
-    pub(crate) fn has_doomed(&self) -> bool {
-        self.flights.iter().any(|flight| flight.doomed)
-    }
-
-    /// Puts all failed batches back to the front of the queue, without their clients' messages, whose
-    /// transactions are returned. With `voided` their commits are noted to be voided.
-    pub(crate) fn requeue_failed(&mut self, voided: bool) -> Vec<TransactionId> {
-        let mut failed = std::mem::take(&mut self.failed);
-        failed.sort_by_key(|(commit, _)| *commit);
-        let old_void = self.void_batch.take();
-        let mut refused = Vec::new();
-        for (commit, mut batch) in failed.into_iter().rev() {
-            if voided {
-                self.voids.push(commit);
-            }
-            if old_void == Some(batch.number()) {
-                continue;
-            }
-            batch.urge();
-            refused.extend(batch.refuse_clients().into_iter().map(|item| item.transaction));
-            self.closed.push_front(batch);
-        }
-        refused
-    }
-
-    /// Queues the batch that voids the noted commits; it goes first and alone.
-    pub(crate) fn push_void(&mut self, ids: &mut Ids) {
-        let number = ids.next_batch();
-        let mut batch = Batch::new(number, self.buffers.pop().unwrap_or_default());
-        self.voids.sort_unstable();
-        batch.push(RecordKind::Void, ids.next_record(), &[&encode_void(&self.voids)]);
-        batch.urge();
-        self.void_batch = Some(number);
-        self.closed.push_front(batch);
-    }
-
-    /// A batch is durable; true if it was the one that voids.
-    pub(crate) fn voided(&mut self, number: u64) -> bool {
-        let voided = self.void_batch == Some(number);
-        if voided {
-            self.void_batch = None;
-            self.voids.clear();
-        }
-        voided
-    }
-
-    /// Whether a batch that voids is not durable yet.
-    pub(crate) fn is_voiding(&self) -> bool {
-        self.void_batch.is_some()
-    }
-
-    /// Whether no commit waits to be voided or written elsewhere.
-    pub(crate) fn has_nothing_to_void(&self) -> bool {
-        self.voids.is_empty() && self.failed.is_empty()
-    }
-
-    /// Takes the clients' messages out of all batches that were never written; returns their
-    /// transactions.
-    pub(crate) fn refuse_clients(&mut self) -> Vec<TransactionId> {
-        let batches = self.closed.iter_mut().chain(std::iter::once(&mut self.open));
-        let refused = batches.flat_map(Batch::refuse_clients);
-        refused.map(|item| item.transaction).collect()
-    }
-
-    /// Drops all batches that were never written; returns the transactions of the chunks in them.
-    pub(crate) fn drop_unwritten(&mut self, ids: &mut Ids) -> Vec<TransactionId> {
-        let fresh = Batch::new(ids.next_batch(), Vec::new());
-        let open = std::mem::replace(&mut self.open, fresh);
-        let batches = std::mem::take(&mut self.closed).into_iter().chain([open]);
-        batches.flat_map(Batch::into_chunks).collect()
     }
 
     fn batches(&self) -> impl Iterator<Item = &Batch> {

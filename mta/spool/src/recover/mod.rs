@@ -3,6 +3,7 @@
 //! Must never write, so that a second recovery finds what the first one found; what must be written
 //! comes with the next commit. Must never let one damaged record cost another.
 
+mod damage;
 mod fold;
 mod scan;
 mod snapshot;
@@ -164,6 +165,6 @@ pub(crate) fn scan_everything(
     let all = survey.in_use(chosen.as_ref());
     let scanned = scan::scan_all(disk, &survey, &all, false, report);
     let start = chosen.as_ref().map_or(1, |chosen| chosen.header.start_commit);
-    fold::report_damage(&scanned, start, report);
+    damage::report_damage(&scanned, start, report);
     Ok(())
 }
