@@ -7,18 +7,19 @@
 mod support;
 
 use bytes::BytesMut;
-use daemon::process::send::{self, Journal, Order, Setup};
+use daemon::process::send::{self, Journal, Setup};
 use daemon::resolve::{Resolver, Sources};
 use link::send::{Attempt, AttemptRoute, QueueEnd, QueueEvent, Result};
 use mail::{Address, Domain, Host, NextHop, Outcome, ReversePath, Stage};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use support::{Script, Sink, free_port};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 const BUILD: u64 = 7;
 
@@ -32,7 +33,8 @@ impl Journal for Silent {
 
 /// A running send process, and queue's end of its link.
 struct Queue {
-    orders: mpsc::Sender<Order>,
+    streams: mpsc::Sender<(u64, OwnedFd)>,
+    drain: Arc<Notify>,
     process: Option<JoinHandle<()>>,
     stream: UnixStream,
     end: QueueEnd,
@@ -46,7 +48,9 @@ impl Queue {
     }
 
     fn start_with(connections_max: usize) -> Queue {
-        let (orders, received) = mpsc::channel(4);
+        let (streams, received) = mpsc::channel(4);
+        let drain = Arc::new(Notify::new());
+        let drained = Arc::clone(&drain);
         let process = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -76,20 +80,20 @@ impl Queue {
                     sockets: Default::default(),
                     journal: Box::new(Silent),
                 };
-                send::run(setup, received).await;
+                send::run(setup, received, drained).await;
             });
         });
-        let (stream, end) = connect(&orders);
+        let (stream, end) = connect(&streams);
         let input = BytesMut::new();
         let mut queue =
-            Queue { orders, process: Some(process), stream, end, input, body: Vec::new() };
+            Queue { streams, drain, process: Some(process), stream, end, input, body: Vec::new() };
         assert_eq!(queue.greeted(), 0);
         queue
     }
 
     /// The queue process dies and another one connects.
     fn restart(&mut self) -> usize {
-        (self.stream, self.end) = connect(&self.orders);
+        (self.stream, self.end) = connect(&self.streams);
         self.input.clear();
         self.greeted()
     }
@@ -158,16 +162,16 @@ impl Queue {
     }
 
     fn stop(mut self) {
-        self.orders.blocking_send(Order::Drain).unwrap();
+        self.drain.notify_one();
         self.process.take().unwrap().join().unwrap();
     }
 }
 
-fn connect(orders: &mpsc::Sender<Order>) -> (UnixStream, QueueEnd) {
+fn connect(streams: &mpsc::Sender<(u64, OwnedFd)>) -> (UnixStream, QueueEnd) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_read_timeout(Some(support::PATIENCE)).unwrap();
     theirs.set_nonblocking(true).unwrap();
-    orders.blocking_send(Order::Queue(1, theirs)).unwrap();
+    streams.blocking_send((1, theirs.into())).unwrap();
     (ours, QueueEnd::new(BUILD))
 }
 

@@ -121,6 +121,11 @@ impl Gateway {
         }
     }
 
+    /// Returns true if the process was told to end, and every connection has ended.
+    pub fn is_drained(&self) -> bool {
+        self.is_stopping && self.connections.open() == 0
+    }
+
     /// The number of open connections.
     pub fn open_connections(&self) -> u32 {
         self.connections.open()

@@ -32,11 +32,13 @@ pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// What the driver tells the pool, besides the bytes of the queue process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+/// What happens to a pool.
+#[derive(Debug)]
+pub enum Input<'a> {
     /// There is a new stream to a queue process. It replaces the former one.
     Connected,
+    /// Bytes came from the queue process.
+    Received(&'a mut BytesMut),
     /// The stream to the queue process has ended.
     Disconnected,
     /// End what was begun, begin nothing.
@@ -102,7 +104,7 @@ pub struct ConnectionPool {
 }
 
 impl ConnectionPool {
-    /// A pool without a queue process.
+    /// Creates a pool without a queue process.
     pub fn new(settings: Settings) -> ConnectionPool {
         let Settings { build, incarnation, attempts_max, .. } = settings;
         ConnectionPool {
@@ -123,23 +125,28 @@ impl ConnectionPool {
         }
     }
 
-    /// Takes what happened.
-    pub fn handle(&mut self, input: Input, now: Now) {
+    /// Takes what has happened.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the queue process may not send these bytes: the driver ends the stream and reports
+    /// `Disconnected`.
+    pub fn handle(&mut self, input: Input<'_>, now: Now) -> Result<(), LinkError> {
         match input {
             Input::Connected => {
                 self.stream = QueueStream::Connected;
                 self.end.connected();
                 self.fetch_again();
             }
+            Input::Received(bytes) => return self.receive(bytes, now),
             Input::Disconnected => self.stream = QueueStream::Lost,
             Input::Drain => self.drain(now),
             Input::Timeout => self.make_room(now),
         }
+        Ok(())
     }
 
-    /// Takes the frames that have come from the queue process. After an error the stream is of no
-    /// more use: the driver closes it and says `Disconnected`.
-    pub fn receive(&mut self, input: &mut BytesMut, now: Now) -> Result<(), LinkError> {
+    fn receive(&mut self, input: &mut BytesMut, now: Now) -> Result<(), LinkError> {
         let handled = self.end.handle(input);
         while let Some(event) = self.end.poll() {
             match event {
@@ -156,18 +163,18 @@ impl ConnectionPool {
         handled
     }
 
-    /// What the driver is to do next. To be asked after each call that lends the pool.
+    /// Returns the next thing to do. The driver calls this after each call that lends the pool.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// The next frame for the queue process. A frame that was taken counts as sent.
-    pub fn transmit(&mut self) -> Option<Bytes> {
-        self.end.output().pop_front()
+    /// Returns the frames for the queue process, in order. The driver removes what it has sent.
+    pub fn transmit(&mut self) -> &mut VecDeque<Bytes> {
+        self.end.output()
     }
 
-    /// When to come back with `Input::Timeout`.
+    /// Returns when the driver must report `Input::Timeout`.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let needs_room = self.starved.len() > self.ending;
         let longest = self.idle.values().next().filter(|_| needs_room);
@@ -176,8 +183,8 @@ impl ConnectionPool {
         [room, self.drain_ends].into_iter().flatten().min()
     }
 
-    /// True if a drain was asked for and the process may end: what was begun has ended and queue
-    /// was told, or the time is over.
+    /// Returns true if the process may end after [`Input::Drain`]: all that was begun has ended and queue was told, or the
+    /// time of the drain is over.
     pub fn is_drained(&self, now: Instant) -> bool {
         let Some(ends) = self.drain_ends else { return false };
         let is_told = match self.stream {
@@ -187,22 +194,17 @@ impl ConnectionPool {
         now >= ends || (self.members.is_empty() && is_told)
     }
 
-    /// True if a drain has taken so long that the process ends whatever is left.
-    pub fn drain_time_is_over(&self, now: Instant) -> bool {
-        self.drain_ends.is_some_and(|ends| now >= ends)
-    }
-
-    /// True if the process was told to end.
+    /// Returns true if the process was told to end.
     pub fn is_draining(&self) -> bool {
         self.drain_ends.is_some()
     }
 
-    /// Connections that are open or being opened.
+    /// Returns the number of connections that are open or being opened.
     pub fn connections(&self) -> usize {
         self.members.len()
     }
 
-    /// The conversation with the queue process, to be looked at.
+    /// Returns the conversation with the queue process.
     pub fn queue(&self) -> &SenderEnd {
         &self.end
     }

@@ -105,7 +105,7 @@ impl Send {
             connection: None,
             done: 0,
         };
-        send.pool.handle(Input::Connected, send.house.now);
+        send.pool.handle(Input::Connected, send.house.now).expect("there are no bytes to refuse");
         send.house.queue.sender_connected(SENDER, send.house.now);
         send.tell(&Meter::new(Part::Reference));
         send
@@ -116,7 +116,7 @@ impl Send {
         carry(self.house.queue.sender_output(SENDER), &mut self.from_queue);
         let before = self.done;
         meter.run(Part::Send, || {
-            let received = self.pool.receive(&mut self.from_queue, self.house.now);
+            let received = self.pool.handle(Input::Received(&mut self.from_queue), self.house.now);
             received.expect("the two are of one build");
             self.carry_out();
         });
@@ -127,9 +127,8 @@ impl Send {
 
     /// What became of the attempts reaches queue, and the disk.
     fn tell(&mut self, meter: &Meter) {
-        while let Some(frame) = meter.run(Part::Send, || self.pool.transmit()) {
-            self.to_queue.extend_from_slice(&frame);
-        }
+        let frames = self.pool.transmit().drain(..);
+        frames.for_each(|frame| self.to_queue.extend_from_slice(&frame));
         let (queue, input, now) = (&mut self.house.queue, &mut self.to_queue, self.house.now);
         let heard = meter.run(Part::Send, || queue.sender_input(SENDER, input, now));
         heard.expect("the two are of one build");

@@ -102,7 +102,7 @@ impl Send {
         match segment {
             Segment::Bytes(bytes) => {
                 self.input.extend_from_slice(&bytes);
-                let received = self.pool.receive(&mut self.input, world.now());
+                let received = self.pool.handle(Input::Received(&mut self.input), world.now());
                 self.listen(&bytes, world);
                 if let Err(error) = received {
                     self.lost(Some(error), world);
@@ -176,8 +176,8 @@ impl Send {
         self.handle(Input::Timeout, world);
     }
 
-    fn handle(&mut self, input: Input, world: &mut World) {
-        self.pool.handle(input, world.now());
+    fn handle(&mut self, input: Input<'_>, world: &mut World) {
+        self.pool.handle(input, world.now()).expect("only bytes are refused");
         self.act(world);
     }
 
@@ -196,10 +196,7 @@ impl Send {
             }
         }
         if let Some(link) = self.link {
-            let mut frames = Vec::new();
-            while let Some(frame) = self.pool.transmit() {
-                frames.extend_from_slice(&frame);
-            }
+            let frames: Vec<u8> = self.pool.transmit().drain(..).flatten().collect();
             if !frames.is_empty() {
                 world.put(link, 1, Segment::Bytes(frames), Duration::ZERO);
             }

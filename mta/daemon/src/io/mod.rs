@@ -1,9 +1,11 @@
-//! Sockets between our processes, with framing, batching and passing of descriptors.
+//! Sockets and timers: between our processes, to clients and to next hops.
 //!
-//! Must never look into a frame: the crate `link` defines messages.
+//! Must never look into a frame or a command: the crates `link` and `smtp` define them.
 
 pub mod control;
+pub mod socket;
 pub mod stream;
+pub mod timer;
 
 /// Identifies the build and the version of messages between processes. Peers with different values disconnect at once.
 /// All processes run the same file (`/proc/self/exe` of master), so they only differ if something is badly wrong.

@@ -8,6 +8,7 @@ pub mod local;
 pub mod master;
 pub mod panics;
 pub mod queue;
+pub mod queue_link;
 pub mod receive;
 pub mod sealed_config;
 pub mod send;

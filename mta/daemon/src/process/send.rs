@@ -1,76 +1,74 @@
-//! The send process: takes attempts from queue, carries them over kept connections to next hops,
-//! and says what became of each recipient.
+//! The send process: takes attempts from queue, carries them over pooled connections to next hops, and reports the outcome
+//! for each recipient.
 //!
-//! Must never touch a file, and decides nothing about mail: the crate `send` does, which the
-//! simulator drives as well.
+//! Must never touch a file, or decide about mail: the machine in `mta/send` does, and the simulator drives it as well.
 //!
-//! One thread. A task for each connection drives a [`PooledConnection`](::send::PooledConnection);
-//! one task carries bytes from and to queue; one ticks. All use the [`ConnectionPool`](::send::ConnectionPool), borrowed for
-//! the length of one call.
+//! There is one thread. A task for each connection drives a [`PooledConnection`](::send::PooledConnection), one task carries
+//! bytes from and to queue, and one task wakes the others at their times. All of them borrow the
+//! [`ConnectionPool`](::send::ConnectionPool) for one call at a time.
 //!
-//! | accepts | from | does |
-//! |---|---|---|
-//! | `Attempt`, `Chunk`, `ChunkBad`, `Recorded` | queue | tries, goes on, gives up, forgets |
-//! | [`Order::Queue`] | its starter | talks to this queue process from now on |
-//! | [`Order::Drain`] | its starter | ends what is under way, then itself |
+//! | accepts from | messages |
+//! |---|---|
+//! | master | `Settings`, `Peer`, `Drain` |
+//! | queue | `Welcome`, `Attempt`, `Chunk`, `ChunkBad`, `Recorded` |
+//! | next hops | SMTP or LMTP replies |
 
 mod connection;
 mod journal;
-mod queue_stream;
 pub mod role;
 mod shared;
 mod sockets;
 
+use super::queue_link::{self, NewStreams};
 use crate::resolve::Resolver;
+use ::send::Input;
 use link::streams::Loss;
 use shared::Shared;
 pub use sockets::Sockets;
-use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
-/// How coarse deadlines are.
+/// Time between two looks at the deadlines.
 const TICK: Duration = Duration::from_millis(250);
 
-/// What a send process is told at its start.
+/// What a send process needs at its start.
 pub struct Setup {
-    /// The settings of the connection pool.
+    /// Settings of the connection pool.
     pub pool: ::send::Settings,
-    /// Where Unix sockets of next hops are.
+    /// Directories of the Unix sockets of next hops.
     pub sockets: Arc<Sockets>,
-    /// Answers questions of the DNS.
+    /// Asks the DNS.
     pub resolver: Resolver,
-    /// Hears what became of each attempt, for the log.
+    /// Receives the end of each attempt, for the log.
     pub journal: Box<dyn Journal>,
 }
 
-/// Hears what happens, to write it down. Must not block.
+/// Receives what happens, to report it. Must not block.
 pub trait Journal {
-    /// An attempt has ended: called once for each.
+    /// An attempt has ended. Called once for each attempt.
     fn ended(&mut self, ended: &::send::EndedAttempt);
-    /// Something that an operator should look at.
+    /// There is a problem for an operator to look at.
     fn trouble(&mut self, what: &str);
-    /// The stream to queue of this name has ended: another is wanted.
+    /// The stream to queue with this number has ended and was not replaced.
     fn lost(&mut self, stream: u64, loss: Loss);
 }
 
-/// What the starter of the process says while it runs.
-#[derive(Debug)]
-pub enum Order {
-    /// A stream to the queue process, and its name; replaces the former one.
-    Queue(u64, UnixStream),
-    /// Take nothing new, end what is under way, end.
-    Drain,
-}
-
-/// Runs until drained. To be called where `spawn_local` may be: in a `LocalRuntime` or a `LocalSet`.
-pub async fn run(setup: Setup, orders: mpsc::Receiver<Order>) {
+/// Runs until it was told to drain and is drained. Must be called where `spawn_local` is allowed: in a `LocalRuntime` or a
+/// `LocalSet`.
+pub async fn run(setup: Setup, streams: NewStreams, drain: Arc<Notify>) {
     let shared = Rc::new(Shared::new(setup));
-    let ticks = tokio::task::spawn_local(tick(Rc::clone(&shared)));
-    queue_stream::serve(shared, orders).await;
-    ticks.abort();
+    let tasks = [
+        tokio::task::spawn_local(tick(Rc::clone(&shared))),
+        tokio::task::spawn_local(queue_link::serve(Rc::clone(&shared), streams)),
+    ];
+    drain.notified().await;
+    shared.handle(Input::Drain);
+    while !shared.is_drained() {
+        shared.drained.notified().await;
+    }
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 async fn tick(shared: Rc<Shared>) {

@@ -1,11 +1,11 @@
 //! One client's connection: its socket and timer around the machine.
 //!
-//! Must never decide anything: [`receive::InboundSession`] does. Must never hold a read buffer of its own.
+//! Must never decide anything: [`receive::InboundSession`] does. Must never hold a read buffer.
 
-use super::Shared;
-use super::alarm::Alarm;
-use super::socket::Socket;
-use crate::log::EventKind;
+use super::events;
+use super::shared::Shared;
+use crate::io::socket::Socket;
+use crate::io::timer::Timer;
 use mail::Now;
 use receive::{InboundSession, SessionInput, SessionOutput};
 use std::future::poll_fn;
@@ -22,15 +22,15 @@ pub struct Connection {
     shared: Rc<Shared>,
     socket: Socket,
     client: InboundSession,
-    /// The client as the log names it.
+    /// The name of the client in the log.
     name: Box<str>,
-    alarm: Alarm,
-    /// A `250` is among the replies that have not gone out.
+    timer: Timer,
+    /// There is a `250` among the replies that are not written yet.
     promised: bool,
 }
 
 impl Connection {
-    /// Sends the greeting at once: the task that follows sees what keeps it back.
+    /// Sends the greeting at once. The task sends the rest if the socket does not accept all of it.
     pub fn greet(
         shared: Rc<Shared>,
         socket: Socket,
@@ -40,16 +40,16 @@ impl Connection {
         if let Ok(sent) = socket.send(client.transmit(), false) {
             client.transmitted(sent);
         }
-        let (name, alarm) = (client_name(address), Alarm::new());
-        Connection { shared, socket, client, name, alarm, promised: false }
+        let (name, timer) = (events::client_name(address), Timer::new());
+        Connection { shared, socket, client, name, timer, promised: false }
     }
 
-    /// Talks until one of the two ends the connection.
+    /// Runs until either side ends the connection.
     pub async fn run(mut self) {
         poll_fn(|context| self.poll(context)).await;
     }
 
-    /// Runs the machine until it waits. Has the task woken by the socket, the timer or the gateway.
+    /// Runs the machine until it waits. The socket, the timer or the gateway wakes the task.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.shared.set_waker(self.client.id(), context.waker());
         let mut now = self.shared.clock.now();
@@ -61,16 +61,16 @@ impl Connection {
                 continue;
             }
             if let Some(at) = self.client.next_wakeup() {
-                self.alarm.ring_by(at, &self.shared.clock);
+                self.timer.fire_by(at, &self.shared.clock);
             }
-            if self.alarm.poll(context).is_pending() {
+            if self.timer.poll(context).is_pending() {
                 return Poll::Pending;
             }
             now = self.shared.clock.now();
         }
     }
 
-    /// Does what the machine asks for. Breaks if the connection is to close.
+    /// Does what the machine asks for. Returns `Break` if the connection must close.
     fn advance(&mut self, now: Now) -> ControlFlow<()> {
         let shared = self.shared.clone();
         let mut gateway = shared.gateway.borrow_mut();
@@ -79,14 +79,20 @@ impl Connection {
                 SessionOutput::CloseWrite => self.socket.shut(),
                 SessionOutput::Close => return ControlFlow::Break(()),
                 SessionOutput::HandedOver => faults::reach(Point::EndOfData),
-                output => self.log(&output),
+                output => {
+                    if matches!(output, SessionOutput::Promised(_)) {
+                        faults::reach(Point::BeforePromise);
+                        self.promised = true;
+                    }
+                    events::write(&shared.log, &self.name, &self.client, &output);
+                }
             }
         }
         shared.advance(&mut gateway, now.monotonic);
         ControlFlow::Continue(())
     }
 
-    /// Writes what the client takes. Returns whether the machine has to hear of it.
+    /// Writes what the client accepts. Returns true if the machine must be polled again.
     fn write(&mut self, context: &mut Context<'_>, now: Now) -> bool {
         let last = self.client.ends_after_replies();
         let replies = self.client.transmit();
@@ -105,7 +111,7 @@ impl Connection {
         true
     }
 
-    /// Reads as much as the machine takes. Returns whether anything came.
+    /// Reads as much as the machine allows. Returns true if anything came.
     fn read(&mut self, context: &mut Context<'_>, now: Now) -> bool {
         let shared = self.shared.clone();
         let bytes_max = self.client.read_bytes_max(&shared.gateway.borrow());
@@ -130,43 +136,9 @@ impl Connection {
     fn hear(&mut self, input: SessionInput<'_>, now: Now) {
         self.client.handle(input, &mut self.shared.gateway.borrow_mut(), now);
     }
-
-    fn log(&mut self, output: &SessionOutput) {
-        let line = |verb| self.shared.log.event(verb).client(&self.name);
-        let line_with_helo = |verb| line(verb).text("helo", self.client.helo());
-        match output {
-            SessionOutput::RecipientRefused { recipient, reply } => {
-                let line = line_with_helo(EventKind::Judge).from(self.client.sender());
-                line.to(recipient).reply(reply).status("refused").emit();
-            }
-            SessionOutput::RecipientsRefused(recipients) => {
-                let line = line_with_helo(EventKind::Judge).number("recipients", *recipients);
-                line.status("refused").emit();
-            }
-            SessionOutput::LoopRefused { sender, reply } => {
-                line(EventKind::Judge).from(sender).reply(reply).status("refused").emit();
-            }
-            SessionOutput::Promised(promised) => {
-                faults::reach(Point::BeforePromise);
-                let line = self.shared.log.event(EventKind::Promise).id(promised.message);
-                let line = line.client(&self.name).text("helo", self.client.helo());
-                let line = line.from(&promised.sender).bytes(promised.bytes);
-                let line = line.number("recipients", promised.recipients as u64);
-                line.delays(&[(EventKind::Commit, promised.commit_time)]).status("queued").emit();
-                self.promised = true;
-            }
-            SessionOutput::Refused { sender, reply } => {
-                line(EventKind::Promise).from(sender).reply(reply).status("refused").emit();
-            }
-            SessionOutput::Abandoned { sender } => {
-                line(EventKind::Promise).from(sender).status("abandoned").emit();
-            }
-            SessionOutput::HandedOver | SessionOutput::CloseWrite | SessionOutput::Close => {}
-        }
-    }
 }
 
-/// However the connection ends, also by a bug: queue must not keep what nobody will finish.
+/// Releases the session, even after a panic: queue must not keep a message that will not be finished.
 impl Drop for Connection {
     fn drop(&mut self) {
         let mut gateway = self.shared.gateway.borrow_mut();
@@ -175,9 +147,4 @@ impl Drop for Connection {
         self.shared.advance(&mut gateway, self.shared.clock.now().monotonic);
         self.shared.gone.notify_one();
     }
-}
-
-/// A client as the log names it.
-pub fn client_name(address: Option<IpAddr>) -> Box<str> {
-    address.map_or_else(|| "local".into(), |address| address.to_string().into())
 }

@@ -1,12 +1,14 @@
 //! The listening sockets, and the tasks that accept their connections.
 //!
-//! Must never answer a connection itself: the gateway admits it or says why not.
+//! Must never answer a connection by itself: the gateway admits the client or gives the reply.
 
-use super::connection::{Connection, client_name};
-use super::socket::{self, Socket};
-use super::{Shared, settings};
+use super::connection::Connection;
+use super::events::client_name;
+use super::shared::Shared;
+use crate::io::socket::{self, Socket};
 use crate::log::EventKind;
 use crate::process::panics::SessionFuture;
+use crate::process::wiring;
 use ::settings::{ListenAddress, ProcessConfig};
 use receive::Listener;
 use rustix::net::sockopt::socket_acceptconn;
@@ -20,15 +22,15 @@ use tokio::task::AbortHandle;
 use world::Clock;
 use world::real::faults::{self, Point};
 
-/// Between two looks whether master has opened a port.
+/// Time between two looks whether master has opened a port.
 const LISTEN_PAUSE: Duration = Duration::from_millis(5);
-/// Pause after `accept` failed for want of descriptors or memory (N107).
+/// Pause after `accept` has failed for lack of descriptors or memory (N107).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The listening sockets and the tasks that watch them.
+/// The tasks that accept connections, by the index of the listener in the settings.
 pub struct Listeners {
     shared: Rc<Shared>,
-    /// As many connections as there are descriptors for, whatever the settings say.
+    /// Number of connections that there are descriptors for, whatever the settings say.
     connections_possible: u32,
     watches: BTreeMap<u16, AbortHandle>,
 }
@@ -38,13 +40,13 @@ impl Listeners {
         Listeners { shared, connections_possible, watches: BTreeMap::new() }
     }
 
-    /// Watches these sockets in place of all before. Connections that are open stay open.
+    /// Watches these sockets instead of all former ones. Open connections stay open.
     pub fn open(&mut self, config: &ProcessConfig, sockets: Vec<(u16, OwnedFd)>) -> io::Result<()> {
         self.close();
         for (index, fd) in sockets {
             let Some(listen) = config.settings.listen.get(usize::from(index)) else { continue };
             let unix = matches!(listen.address, ListenAddress::Unix(_));
-            let listener = Rc::new(settings::listener(config, listen, self.connections_possible));
+            let listener = Rc::new(wiring::listener(config, listen, self.connections_possible));
             let watch = watch(self.shared.clone(), fd, unix, listener);
             self.watches.insert(index, tokio::task::spawn_local(watch).abort_handle());
         }
@@ -58,8 +60,8 @@ impl Listeners {
 }
 
 async fn watch(shared: Rc<Shared>, fd: OwnedFd, unix: bool, listener: Rc<Listener>) {
-    // Master opens the ports when queue has recovered. A socket that does not listen yet would
-    // look hung up to epoll, and tokio never forgets that.
+    // Master opens the ports when queue has recovered. Epoll reports a socket that does not listen yet as hung up, and tokio
+    // never forgets that.
     while let Ok(false) = socket_acceptconn(&fd) {
         tokio::time::sleep(LISTEN_PAUSE).await;
     }

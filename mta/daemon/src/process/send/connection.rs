@@ -1,71 +1,60 @@
-//! The task of one connection: a `send::PooledConnection`, and the socket, the lookups and the
-//! clock that it asks for.
+//! The task of one connection to a next hop: a socket, lookups and a deadline around the machine.
 //!
-//! Must never decide about mail: it does what the connection says.
+//! Must never decide about mail: [`send::PooledConnection`] does.
 
 use super::Sockets;
-use super::shared::{Shared, Slot};
+use super::shared::{Shared, TaskWaker};
+use crate::io::socket::Socket;
 use delivery::resolve::{Answer, Question};
 use delivery::route::{Target, Where};
 use mail::Now;
 use send::{ConnectionInput, ConnectionOutput, PooledConnection};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use world::Rng as _;
 use world::real::faults::{self, Point};
 
-/// Octets read at once; replies are short.
-const READ_BYTES: usize = 4 * 1024;
-
 type Asking = Pin<Box<dyn Future<Output = (Question, Answer)>>>;
-type Connecting = Pin<Box<dyn Future<Output = io::Result<Stream>>>>;
-
-/// A stream to a next hop.
-trait Peer: AsyncRead + AsyncWrite + Unpin {}
-impl Peer for TcpStream {}
-impl Peer for UnixStream {}
-type Stream = Box<dyn Peer>;
+type Connecting = Pin<Box<dyn Future<Output = io::Result<Socket>>>>;
 
 struct Task {
     shared: Rc<Shared>,
-    slot: Rc<Slot>,
+    waker: Rc<TaskWaker>,
     connection: Box<PooledConnection>,
-    /// As of the beginning of this turn: a turn waits for nothing.
+    /// Time at the beginning of this turn. A turn waits for nothing.
     now: Now,
     asking: Vec<Asking>,
     connecting: Option<Connecting>,
-    stream: Option<Stream>,
-    /// Messages that the connection has begun.
+    socket: Option<Socket>,
+    /// Number of messages that the connection has begun.
     begun: u32,
 }
 
 /// Runs a connection until it has finished.
-pub async fn run(shared: Rc<Shared>, slot: Rc<Slot>, connection: Box<PooledConnection>) {
+pub async fn run(shared: Rc<Shared>, waker: Rc<TaskWaker>, connection: Box<PooledConnection>) {
     let now = shared.now();
     let mut task = Task {
         shared: Rc::clone(&shared),
-        slot,
+        waker,
         connection,
         now,
         asking: Vec::new(),
         connecting: None,
-        stream: None,
+        socket: None,
         begun: 0,
     };
     poll_fn(|cx| task.turn(cx)).await;
     drop(task);
-    shared.carry_out();
+    shared.advance();
 }
 
-/// The connection leaves the pool, also if its task has met a bug.
+/// Takes the connection out of the pool, even after a panic.
 impl Drop for Task {
     fn drop(&mut self) {
         self.shared.forget(self.connection.id());
@@ -77,7 +66,7 @@ impl Drop for Task {
 
 impl Task {
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.slot.sleep(cx.waker());
+        self.waker.set(cx.waker());
         self.now = self.shared.now();
         if self.connection.next_wakeup().is_some_and(|due| due <= self.now.monotonic) {
             self.connection.handle(ConnectionInput::Timeout, self.now);
@@ -95,8 +84,8 @@ impl Task {
                 break;
             }
         }
-        self.slot.due.set(self.connection.next_wakeup());
-        self.shared.carry_out();
+        self.waker.due.set(self.connection.next_wakeup());
+        self.shared.advance();
         Poll::Pending
     }
 
@@ -123,8 +112,8 @@ impl Task {
         let Poll::Ready(result) = connecting.as_mut().poll(cx) else { return false };
         self.connecting = None;
         match result {
-            Ok(stream) => {
-                self.stream = Some(stream);
+            Ok(socket) => {
+                self.socket = Some(socket);
                 self.connection.handle(ConnectionInput::Connected, self.now);
             }
             Err(error) => {
@@ -136,16 +125,16 @@ impl Task {
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(stream) = &mut self.stream else { return false };
+        let Some(socket) = &self.socket else { return false };
         let mut moved = false;
         while !self.connection.transmit().is_empty() {
-            match Pin::new(&mut *stream).poll_write(cx, self.connection.transmit()) {
+            match socket.poll_send(cx, self.connection.transmit(), false) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(written)) if written > 0 => {
                     self.connection.transmitted(written, self.now);
                     moved = true;
                 }
-                // The peer takes nothing more; what it said before it closed is still to be read.
+                // The peer accepts nothing more. What it sent before it closed is read next.
                 Poll::Ready(_) => break,
             }
         }
@@ -154,21 +143,21 @@ impl Task {
 
     fn read(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
-        let mut room = [MaybeUninit::uninit(); READ_BYTES];
-        while let Some(stream) = &mut self.stream {
+        let shared = Rc::clone(&self.shared);
+        let mut room = shared.scratch.borrow_mut();
+        while let Some(socket) = &mut self.socket {
             if self.connection.is_closed() {
                 break;
             }
-            let mut buffer = ReadBuf::uninit(&mut room);
-            match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+            match socket.poll_read(cx, &mut room[..]) {
                 Poll::Pending => break,
-                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                    faults::reach_with(Point::NextHopSpoke, || code(buffer.filled()));
-                    let input = ConnectionInput::Received(buffer.filled());
+                Poll::Ready(Ok(length)) if length > 0 => {
+                    faults::reach_with(Point::NextHopSpoke, || code(&room[..length]));
+                    let input = ConnectionInput::Received(&room[..length]);
                     self.connection.handle(input, self.now);
                 }
                 Poll::Ready(_) => {
-                    self.stream = None;
+                    self.socket = None;
                     self.connection.handle(ConnectionInput::Lost, self.now);
                 }
             }
@@ -177,8 +166,8 @@ impl Task {
         moved
     }
 
-    /// Does what the connection asks for, and says whether there was anything; breaks when the
-    /// connection has finished.
+    /// Does what the connection asks for. Returns `Continue(true)` if it did anything, and `Break` when the connection has
+    /// finished.
     fn outputs(&mut self, cx: &mut Context<'_>) -> ControlFlow<(), bool> {
         let mut moved = false;
         loop {
@@ -213,31 +202,31 @@ impl Task {
         }
     }
 
-    /// QUIT goes out if the socket takes it at once; nobody waits for its answer.
+    /// Writes QUIT if the socket accepts it at once, and closes without waiting for the reply.
     fn close(&mut self, cx: &mut Context<'_>) {
         self.connecting = None;
         self.write(cx);
-        self.stream = None;
+        self.socket = None;
     }
 }
 
-async fn connect(target: Target, sockets: Arc<Sockets>) -> io::Result<Stream> {
+async fn connect(target: Target, sockets: Arc<Sockets>) -> io::Result<Socket> {
     Ok(match target.place {
         Where::Tcp(at) => {
             let stream = TcpStream::connect(at).await?;
             stream.set_nodelay(true)?;
-            Box::new(stream)
+            Socket::Tcp(stream)
         }
-        Where::Unix(path) => Box::new(sockets.connect(&path).await?),
+        Where::Unix(path) => Socket::Unix(sockets.connect(&path).await?),
     })
 }
 
-/// The code that a reply begins with.
+/// Returns the code that a reply begins with.
 fn code(reply: &[u8]) -> u64 {
     reply.iter().take(3).fold(0, |sum, digit| sum * 10 + u64::from(digit.wrapping_sub(b'0')))
 }
 
-/// The system's words without the number.
+/// Returns the system's text of an error without its number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error").unwrap_or(text.len());

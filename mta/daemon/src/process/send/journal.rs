@@ -1,5 +1,4 @@
-//! Writes the end of each attempt into the log: one line for each recipient, with what a
-//! postmaster looks for.
+//! Log events of the send process: one line for each recipient of an attempt that has ended.
 //!
 //! Must never block.
 
@@ -37,7 +36,7 @@ pub fn write(log: &Log, ended: &EndedAttempt) {
             .dsn(report.reply.enhanced.unwrap_or(Enhanced(class, 0, 0)))
             .status(status)
             .reply(&report.reply);
-        // Our own words must not pass for the peer's.
+        // Marks a text of our own, which must not be mistaken for the peer's.
         let event = if report.from_peer { event } else { event.text("reply_by", "us") };
         event.emit_to(group.iter().map(|(recipient, _)| &recipient.address));
     }

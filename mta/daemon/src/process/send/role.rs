@@ -1,12 +1,13 @@
-//! The send role: jailed, wired to queue and to the log.
+//! The start of the send process: its jail, its log, and the orders of master.
 //!
-//! Must never open a file: it has no directory at all.
+//! Must never open a file: the process has no directory.
 
-use super::{Journal, Order, Sockets, run as serve};
+use super::{Journal, Sockets, run as serve};
 use crate::io::BUILD;
 use crate::jail::{self, Profile};
 use crate::log::Log;
 use crate::process::child::{ChildStart, Orders, PeerStream, runtime};
+use crate::process::queue_link::STREAMS_MAX;
 use crate::process::wiring;
 use link::control::{FromMaster, Role, ToMaster};
 use link::streams::Loss;
@@ -14,13 +15,13 @@ use mail::{Domain, NextHop};
 use settings::{DnsSettings, HostEnvironment, ProcessConfig};
 use std::io::{Error, Result};
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use tokio::sync::mpsc;
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc};
 use world::Rng;
 
-/// Orders that can wait.
-const ORDERS_MAX: usize = 8;
-/// Descriptors beside connections to next hops.
+/// Number of descriptors that are not connections to next hops.
 const OPEN_FILES_BESIDES: u64 = 512;
 
 /// Runs the role.
@@ -44,20 +45,21 @@ async fn work(start: ChildStart, sockets: Sockets, log: Log) -> Result<()> {
     let reporter = Reporter { log: log.clone(), orders: orders.clone() };
     let setup = wiring::send(&start.config, BUILD, incarnation, sockets, Box::new(reporter));
     let ours = of_concern(&start.config);
-    let (give, take) = mpsc::channel(ORDERS_MAX);
+    let (streams, taken) = mpsc::channel(STREAMS_MAX);
+    let drain = Arc::new(Notify::new());
     for PeerStream { stream, fd, .. } in start.peers {
-        let _ = give.try_send(Order::Queue(stream, fd.into()));
+        let _ = streams.try_send((stream, fd));
     }
     orders.say(&ToMaster::Ready)?;
     let ended = tokio::select! {
-        () = serve(setup, take) => Ok(()),
-        ended = obey(&orders, give, &log, &ours) => ended,
+        () = serve(setup, taken, drain.clone()) => Ok(()),
+        ended = obey(&orders, &streams, &drain, &log, &ours) => ended,
     };
     log.flush(Log::LAST_LINES_WAIT_MAX);
     ended
 }
 
-/// Writes what happens into the log, and asks master for a stream in place of a lost one.
+/// Writes what happens into the log, and asks master to replace a lost stream.
 struct Reporter {
     log: Log,
     orders: Rc<Orders>,
@@ -77,10 +79,11 @@ impl Journal for Reporter {
     }
 }
 
-/// Comes back when master is gone; a drain ends the other branch.
+/// Follows the orders of master. Returns when master has ended; a drain ends `serve` instead.
 async fn obey(
     orders: &Orders,
-    give: mpsc::Sender<Order>,
+    streams: &mpsc::Sender<(u64, OwnedFd)>,
+    drain: &Notify,
     log: &Log,
     ours: &OfConcern,
 ) -> Result<()> {
@@ -88,17 +91,15 @@ async fn obey(
         match orders.next().await? {
             None => return Ok(()),
             Some((FromMaster::Peer { stream, .. }, Some(fd))) => {
-                let _ = give.send(Order::Queue(stream, fd.into())).await;
+                let _ = streams.send((stream, fd)).await;
             }
-            Some((FromMaster::Drain, _)) => {
-                let _ = give.send(Order::Drain).await;
-            }
+            Some((FromMaster::Drain, _)) => drain.notify_one(),
             Some((FromMaster::Settings, Some(fd))) => {
                 orders.say(&ToMaster::Reloaded)?;
                 let next = crate::process::sealed_config::open(fd).map_err(Error::other)?;
                 if of_concern(&next) != *ours {
                     log.info("settings have changed: ending what is under way, to start anew");
-                    let _ = give.send(Order::Drain).await;
+                    drain.notify_one();
                 }
             }
             Some(_) => return Err(Error::other("master said what send does not accept")),

@@ -1,7 +1,7 @@
-//! Unix sockets of next hops: their directories are opened before the root directory is given up,
-//! and a connection is made from inside the directory.
+//! Unix sockets of next hops. The process opens their directories before it gives up its root directory, and connects from
+//! inside the directory.
 //!
-//! Must never open anything after the jail is shut.
+//! Must never open anything after the process has entered its jail.
 
 use mail::NextHop;
 use rustix::fs::{Mode, OFlags};
@@ -12,13 +12,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use tokio::net::UnixStream;
 
-/// The directories by the path of the socket in them.
+/// Open directories and names of sockets, by the path of the socket.
 #[derive(Debug, Default)]
 pub struct Sockets(HashMap<Box<str>, (OwnedFd, Box<str>)>);
 
 impl Sockets {
-    /// Opens the directories of all sockets that the settings name. One that is missing is looked
-    /// for again by its path, which works only where the root directory stays.
+    /// Opens the directories of all sockets in the settings. A socket without its directory is connected to by its path, which
+    /// works only if the process keeps its root directory.
     pub fn open(settings: &Settings) -> Sockets {
         let routes = settings.routes.iter().map(|route| &route.to);
         let local = match &settings.local.deliver {
@@ -32,8 +32,7 @@ impl Sockets {
         Sockets(opened.collect())
     }
 
-    /// Connects to a socket. The working directory is the process's: it is set and used in one
-    /// step of the only thread.
+    /// Connects to a socket. Sets the working directory of the process and uses it without giving up the only thread.
     pub async fn connect(&self, path: &str) -> Result<UnixStream> {
         if let Some((directory, name)) = self.0.get(path) {
             rustix::process::fchdir(directory)?;

@@ -1,6 +1,6 @@
-//! A client's connection, over TCP or a Unix socket.
+//! A connection to a client or a next hop, over TCP or a Unix socket.
 //!
-//! Must never hold a buffer while nothing is read: ten thousand idle clients cost next to nothing.
+//! Must never hold a buffer: ten thousand idle connections need little memory.
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
@@ -21,7 +21,7 @@ pub enum Socket {
     Unix(UnixStream),
 }
 
-/// Where connections come from.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub enum ListeningSocket {
     /// TCP.
@@ -39,7 +39,7 @@ impl ListeningSocket {
         Ok(ListeningSocket::Tcp(TcpListener::from_std(fd.into())?))
     }
 
-    /// The next connection, and its client's address where it has one.
+    /// Waits for the next connection. A client of a Unix socket has no address.
     pub async fn accept(&self) -> Result<(Socket, Option<SocketAddr>)> {
         match self {
             ListeningSocket::Tcp(listener) => {
@@ -54,14 +54,14 @@ impl ListeningSocket {
     }
 }
 
-/// IPv4 addresses mapped into IPv6 are the IPv4 addresses they stand for.
+/// Returns the address of a client, as IPv4 if it is an IPv4 address mapped into IPv6.
 pub fn canonical(client: SocketAddr) -> IpAddr {
     client.ip().to_canonical()
 }
 
 impl Socket {
-    /// Reads what is there, or has the task woken when something is. A read that did not fill
-    /// the buffer counts as the last one: the kernel tells of more, and is not asked for nothing.
+    /// Reads what is available, or wakes the task when there is something. After a read that did not fill the buffer, the next
+    /// call waits for the kernel to report more, which saves a system call.
     pub fn poll_read(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<Result<usize>> {
         let mut into = ReadBuf::new(into);
         let read = match self {
@@ -71,8 +71,8 @@ impl Socket {
         read.map_ok(|()| into.filled().len())
     }
 
-    /// Writes what goes at once, also before the runtime has looked at the socket. `last`: the
-    /// socket is closed next, and what is written may go out together with its end.
+    /// Writes what the socket accepts at once, even before the runtime knows its readiness. `last` means that the socket is
+    /// closed next, so that the bytes may go out together with the end.
     pub fn send(&self, from: &[u8], last: bool) -> Result<usize> {
         let more = if last { SendFlags::MORE } else { SendFlags::empty() };
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | more;
@@ -86,7 +86,7 @@ impl Socket {
         }
     }
 
-    /// Writes what goes at once, or has the task woken when something goes. `last` is as in [`Socket::send`].
+    /// Does the same, or wakes the task when the socket accepts more.
     pub fn poll_send(
         &self,
         context: &mut Context<'_>,
@@ -106,7 +106,7 @@ impl Socket {
         }
     }
 
-    /// Writes what goes at once.
+    /// Writes what the socket accepts at once, as far as the runtime knows its readiness.
     pub fn try_write(&self, from: &[u8]) -> Result<usize> {
         match self {
             Socket::Tcp(socket) => socket.try_write(from),
@@ -121,7 +121,7 @@ impl Socket {
         }
     }
 
-    /// Says that nothing more will be written.
+    /// Closes the connection for writing.
     pub fn shut(&self) {
         let how = rustix::net::Shutdown::Write;
         let _ = match self {
