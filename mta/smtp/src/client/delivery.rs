@@ -5,7 +5,7 @@
 
 use super::message::{OutboundMessage, ascii_form};
 use super::offers::Offers;
-use super::scan::Scan;
+use super::scan::{Scan, ScanPart};
 use mail::{Address, BodyKind, Enhanced, Instant, Outcome, Reply, Report, Ret, ReversePath, Stage};
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -83,14 +83,18 @@ impl Delivery {
         }
     }
 
-    /// Returns `Some(only_headers)` if the message must be searched for 8-bit octets before this
+    /// Returns the part of the message that must be searched for 8-bit octets before this
     /// peer may get it.
     ///
     /// RFC 6152 3 binds only declared messages. Undeclared 8-bit octets are sent as they came.
-    pub fn scan_needed(&self, offers: &Offers) -> Option<bool> {
+    pub fn scan_needed(&self, offers: &Offers) -> Option<ScanPart> {
         let body = self.message.from.body == BodyKind::EightBit && !offers.eight_bit_mime;
         let headers = self.message.from.smtputf8 && !offers.smtputf8;
-        (body || headers).then_some(!body)
+        match (body, headers) {
+            (true, _) => Some(ScanPart::Message),
+            (false, true) => Some(ScanPart::Headers),
+            (false, false) => None,
+        }
     }
 
     /// Decides what an absent extension means for the message and for each recipient

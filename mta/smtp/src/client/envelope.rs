@@ -38,8 +38,8 @@ impl Session {
             return self.finish();
         }
         let scan = Scan::default();
-        if let Some(only_headers) = delivery.scan_needed(&self.offers) {
-            self.state = State::ExpectScan { scan, offset: 0, only_headers };
+        if let Some(part) = delivery.scan_needed(&self.offers) {
+            self.state = State::ExpectScan { scan, offset: 0, part };
             return self.scan(now);
         }
         self.settled(&scan, now);
@@ -47,14 +47,14 @@ impl Session {
 
     /// Searches the content, or asks for the next bytes of it.
     pub(super) fn scan(&mut self, now: Now) {
-        let State::ExpectScan { scan, offset, only_headers } = &mut self.state else { return };
+        let State::ExpectScan { scan, offset, part } = &mut self.state else { return };
         let Some(delivery) = &self.delivery else { return };
         if let Some(content) = &delivery.message.content {
             scan.feed(content);
             *offset = content.len() as u64;
         }
         let left = delivery.message.body_bytes - *offset;
-        if left == 0 || scan.is_settled(*only_headers) {
+        if left == 0 || scan.is_settled(*part) {
             let scan = std::mem::take(scan);
             return self.settled(&scan, now);
         }

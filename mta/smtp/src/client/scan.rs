@@ -2,6 +2,15 @@
 //!
 //! Must never change a byte.
 
+/// The part of a message that is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScanPart {
+    /// The header section.
+    Headers,
+    /// The header section and the body.
+    Message,
+}
+
 /// The findings so far in a message that is fed from its start.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
@@ -31,10 +40,10 @@ impl Scan {
     }
 
     /// True if more bytes cannot change the findings.
-    pub fn is_settled(&self, only_headers: bool) -> bool {
-        match only_headers {
-            true => self.eight_bit_header || self.headers_over,
-            false => self.eight_bit_body,
+    pub fn is_settled(&self, part: ScanPart) -> bool {
+        match part {
+            ScanPart::Headers => self.eight_bit_header || self.headers_over,
+            ScanPart::Message => self.eight_bit_body,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::ending::own;
 use super::message::OutboundMessage;
 use super::offers::Offers;
 use super::replies::{Garbage, ReplyReader};
-use super::scan::Scan;
+use super::scan::{Scan, ScanPart};
 use super::settings::{Dialect, Settings};
 use bytes::Bytes;
 use mail::{Enhanced, Instant, Now, Outcome, Reply};
@@ -89,7 +89,7 @@ pub(super) enum State {
     Idle,
     /// Bytes of the message, which are searched for 8-bit octets before MAIL. `offset` is where
     /// the next bytes begin.
-    ExpectScan { scan: Scan, offset: u64, only_headers: bool },
+    ExpectScan { scan: Scan, offset: u64, part: ScanPart },
     /// Replies to commands or to the end of the data.
     ExpectReplies,
     /// Bytes of the message, which are sent.

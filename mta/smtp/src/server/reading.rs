@@ -3,7 +3,7 @@
 //! Must never keep more of a command than `command_bytes_max`, and never run a line that arrived
 //! while the client had to wait for a reply.
 
-use super::session::{Session, State};
+use super::session::{CloseEvent, Session, State};
 use super::{Settings, replies};
 use crate::command::{self, Command, CommandError};
 use mail::{Enhanced, Instant, Protocol, Reply};
@@ -120,8 +120,8 @@ impl Session {
             Help => self.idle_command(replies::HELP),
             Quit => {
                 self.say(replies::BYE);
-                self.after_quit = true;
                 self.close();
+                self.close_event = CloseEvent::DueAfterQuit;
             }
             Expn => self.wrong(&Reply::new(502, Enhanced(5, 5, 1), "EXPN command is disabled")),
             Auth => self.wrong(&replies::out_of_order("Error: authentication not enabled")),

@@ -24,9 +24,7 @@ pub struct Session {
     pub(super) client_must_wait: bool,
     pub(super) ready: Option<Event>,
     pub(super) reset_due: bool,
-    pub(super) close_due: bool,
-    /// True if QUIT was answered.
-    pub(super) after_quit: bool,
+    pub(super) close_event: CloseEvent,
     pub(super) hello: Option<Protocol>,
     pub(super) transaction: Option<Transaction>,
     pub(super) seen: Seen,
@@ -77,6 +75,15 @@ pub(super) struct Transaction {
     pub(super) doomed: bool,
 }
 
+/// Whether the driver must still get [`Event::Close`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CloseEvent {
+    NotDue,
+    Due,
+    /// The last reply answers QUIT.
+    DueAfterQuit,
+}
+
 /// Why the session ends once the current command or transaction is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -102,8 +109,7 @@ impl Session {
             client_must_wait: true,
             ready: None,
             reset_due: false,
-            close_due: false,
-            after_quit: false,
+            close_event: CloseEvent::NotDue,
             hello: None,
             transaction: None,
             seen: Seen::default(),
@@ -151,8 +157,11 @@ impl Session {
         if let Some(event) = self.ready.take() {
             return Some(event);
         }
-        let after_quit = self.after_quit;
-        std::mem::take(&mut self.close_due).then_some(Event::Close { after_quit })
+        match std::mem::replace(&mut self.close_event, CloseEvent::NotDue) {
+            CloseEvent::NotDue => None,
+            CloseEvent::Due => Some(Event::Close { after_quit: false }),
+            CloseEvent::DueAfterQuit => Some(Event::Close { after_quit: true }),
+        }
     }
 
     /// Returns the replies to write. The driver removes the bytes that it has written.

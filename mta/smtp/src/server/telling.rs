@@ -2,7 +2,7 @@
 //!
 //! Must never lose a `Reset` or `Close` that the driver must get.
 
-use super::session::{Asked, Ending, Session, State};
+use super::session::{Asked, CloseEvent, Ending, Session, State};
 use super::{Event, replies};
 use mail::{Enhanced, Reply};
 
@@ -125,7 +125,7 @@ impl Session {
             self.give_up_transaction();
             self.line = Vec::new();
             self.state = State::Closed;
-            self.close_due = true;
+            self.close_event = CloseEvent::Due;
         }
     }
 

@@ -109,12 +109,13 @@ fn d181_where_no_process_can_be_made_mail_waits_and_goes_when_one_can() {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args([
         "--exact",
-        "process::local::tests::process_whose_workers_may_not_fork",
+        "process::local::tests::programs::process_whose_workers_may_not_fork",
         "--nocapture",
     ]);
     let out = command.env("LOCAL_MAY_NOT_FORK", "1").output().unwrap();
     let said = String::from_utf8_lossy(&out.stdout) + String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{:?}: {said}", out.status);
+    assert!(said.contains("1 passed"), "{said}");
 }
 
 /// Started by the test below as a process of its own: local and its queue, both in local's jail.
@@ -158,7 +159,7 @@ fn all_that_local_does_goes_through_its_jail() {
     for mbox in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "process::local::tests::jailed_process", "--nocapture"]);
+        command.args(["--exact", "process::local::tests::programs::jailed_process", "--nocapture"]);
         command.env("LOCAL_JAILED_STATE", dir.path());
         if mbox {
             command.env("LOCAL_JAILED_MBOX", "1");
