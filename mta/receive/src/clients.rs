@@ -5,13 +5,13 @@
 use crate::Output;
 use std::collections::VecDeque;
 
-/// Names one client of a [`Gateway`](crate::Gateway). The number of a client that was released is used again, and is
-/// always less than the greatest number of clients at once: a driver can use it as an index.
+/// Id of a client of a [`Gateway`](crate::Gateway). It is always less than the greatest number of simultaneous clients, so that
+/// a driver can use it as an index. The id of a released client is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(u32);
 
 impl ClientId {
-    /// The number as an index.
+    /// Returns the id as an index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -44,14 +44,14 @@ impl Clients {
         self.free.push(id);
     }
 
-    /// The client is woken when there is credit.
+    /// Makes the client wait for credit.
     pub fn wait_for_credit(&mut self, id: ClientId) {
         if !std::mem::replace(&mut self.waits_for_credit[id.index()], true) {
             self.credit_waiters.push_back(id);
         }
     }
 
-    /// There is credit. Whoever finds that it is spent waits anew.
+    /// Wakes all clients that wait for credit. A client that finds no credit left waits again.
     pub fn wake_credit_waiters(&mut self) {
         for id in std::mem::take(&mut self.credit_waiters) {
             self.waits_for_credit[id.index()] = false;

@@ -29,7 +29,7 @@ pub enum Input<'a> {
     Received(&'a mut BytesMut),
     /// The stream to the queue process has ended.
     Disconnected,
-    /// The process is to end: every client is told, and finishes its transaction.
+    /// The process must end: each client finishes its transaction and gets a 421.
     Shutdown,
 }
 
@@ -45,14 +45,14 @@ pub struct Gateway {
     is_stopping: bool,
     look_at: Instant,
     stress_look_at: Instant,
-    /// What this queue process knows about the memory of sessions.
+    /// What this queue process was told about the memory of sessions.
     told: SessionMemory,
     /// Memory was short at the last look.
     is_short: bool,
 }
 
 impl Gateway {
-    /// `build` names the program, and `incarnation`, a random number, this process.
+    /// Creates a gateway without a queue process. `incarnation` is drawn at random when the process starts.
     pub fn new(
         (build, incarnation): (u64, u64),
         policy: Policy,
@@ -76,7 +76,7 @@ impl Gateway {
         gateway
     }
 
-    /// Takes over other settings. They hold for open sessions too.
+    /// Replaces the policy and the settings, also for open sessions.
     pub fn reload(&mut self, policy: Policy, settings: Settings) {
         self.policy = policy;
         self.bound(settings);
@@ -90,11 +90,11 @@ impl Gateway {
         self.queue.bound(settings.commit_timeout, in_transit_bytes_max);
     }
 
-    /// A client has connected. Its greeting is in [`InboundSession::transmit`].
+    /// Admits a client that has connected. Its greeting is in [`InboundSession::transmit`].
     ///
     /// # Errors
     ///
-    /// The 421 that the client gets in place of a greeting.
+    /// Returns the 421 reply that the client gets instead of a greeting.
     pub fn admit(
         &mut self,
         listener: &Listener,
@@ -126,12 +126,12 @@ impl Gateway {
         self.is_stopping && self.connections.open() == 0
     }
 
-    /// The number of open connections.
+    /// Returns the number of open connections.
     pub fn open_connections(&self) -> u32 {
         self.connections.open()
     }
 
-    /// Bytes of bodies and envelopes that the queue process has not taken or not answered.
+    /// Returns the bytes of bodies and envelopes that the queue process has not taken or answered.
     pub fn in_transit_bytes(&self) -> u64 {
         self.queue.in_transit_bytes()
     }
@@ -140,7 +140,7 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// What the queue process may not say: the driver ends the stream.
+    /// Returns an error if the queue process may not send these bytes: the driver ends the stream.
     pub fn handle(&mut self, input: Input<'_>, now: Instant) -> Result<(), LinkError> {
         match input {
             Input::Connected => {
@@ -157,7 +157,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// The next thing to do.
+    /// Returns the next thing to do.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         self.queue.advance(&mut self.clients, now);
         if self.look_at <= now && self.has_to_look() {
@@ -166,13 +166,13 @@ impl Gateway {
         self.clients.poll()
     }
 
-    /// Frames for the queue process, in order.
+    /// Returns the frames for the queue process, in order.
     pub fn transmit(&mut self) -> &mut VecDeque<Bytes> {
         self.queue.transmit()
     }
 
-    /// When [`Gateway::poll`] has to be called. Every call of a client can make it earlier, but never by more than to
-    /// a second from then.
+    /// Returns when [`Gateway::poll`] must be called. Each call of a client can make this time earlier, but not earlier than one
+    /// second after that call.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let look = self.has_to_look().then_some(self.look_at);
         [look, self.queue.next_wakeup()].into_iter().flatten().min()
@@ -183,7 +183,7 @@ impl Gateway {
         !told || !self.queue.is_present() || self.is_short || self.memory.is_stressed()
     }
 
-    /// Says that memory is short or that the queue process is absent, and has silent strangers looked at.
+    /// Reports a shortage of memory or an absent queue process, and wakes the sessions if silent strangers must make room.
     fn look(&mut self, now: Instant) {
         self.look_at = now + LOOK_WAIT;
         if let Some(absent) = self.queue.absence_alarm(now) {
@@ -214,7 +214,7 @@ impl Gateway {
         }
     }
 
-    /// Whether the process is to end.
+    /// Returns true if the process was told to end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping
     }
@@ -223,7 +223,7 @@ impl Gateway {
         self.settings.recipients_bytes_max()
     }
 
-    /// Whether the session with this share may hold `bytes` more.
+    /// Returns true if the session with this share may hold `bytes` more.
     pub(crate) fn has_room(&self, share: &Share, bytes: usize) -> bool {
         self.memory.has_room(share, bytes, self.queue.in_transit_bytes())
     }

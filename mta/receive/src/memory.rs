@@ -1,6 +1,6 @@
 //! The memory of all sessions of one process, in bytes, against one bound.
 //!
-//! Each session counts with what the allocator gives out for it, and with [`SESSION_BYTES_MIN`] at least. A session
+//! Each session counts with the memory that the allocator gives out for it, and with at least [`SESSION_BYTES_MIN`]. A session
 //! asks whether there is room before it holds more. The link counts what is in transit to the queue process; callers
 //! pass that as `in_transit`. The process needs more than the bound for its code, for one envelope that is being encoded,
 //! and for what the allocator cannot use again: decision 0053 says how much.
@@ -8,7 +8,7 @@
 //! [`MemoryBounds`] decides who may hold more: strangers leave a reserve to trusted clients, and each network of
 //! strangers has a share.
 //!
-//! Must never count what a session has given back, nor end a session that is open.
+//! Must never count memory that a session has given back, or end an open session.
 
 use crate::inbound::READ_BYTES_MAX;
 use mail::Instant;
@@ -43,7 +43,7 @@ pub(crate) struct MemoryUse {
     strangers: u64,
     networks: Networks,
     bounds: MemoryBounds,
-    /// Requests refused for want of memory since the process began.
+    /// Requests refused for lack of memory since the process began.
     refused: u64,
     shortage: Shortage,
 }
@@ -79,12 +79,12 @@ impl MemoryUse {
         self.bounds = MemoryBounds::new(bytes_max, MESSAGE_BYTES_MIN as u64);
     }
 
-    /// How much may be in transit to the queue process; see [`MemoryBounds::in_transit_bytes_max`].
+    /// Returns how many bytes may be in transit to the queue process; see [`MemoryBounds::in_transit_bytes_max`].
     pub fn in_transit_bytes_max(&self) -> u64 {
         self.bounds.in_transit_bytes_max()
     }
 
-    /// The share of a new session, if there is room for it.
+    /// Returns the share of a new session, if there is room for it.
     pub fn enter(
         &mut self,
         client: Option<IpAddr>,
@@ -102,7 +102,7 @@ impl MemoryUse {
         Some(share)
     }
 
-    /// The session has ended.
+    /// Returns the share of a session that has ended.
     pub fn leave(&mut self, share: &mut Share) {
         self.set(share, 0);
         if let Some(network) = share.network.take() {
@@ -110,7 +110,7 @@ impl MemoryUse {
         }
     }
 
-    /// The session holds this many bytes now.
+    /// Sets the number of bytes that the session holds.
     pub fn set(&mut self, share: &mut Share, bytes: usize) {
         let bytes = bytes as u64;
         let changed = |sum: u64| sum - share.bytes + bytes;
@@ -123,7 +123,7 @@ impl MemoryUse {
         share.bytes = bytes;
     }
 
-    /// Whether a session may hold `bytes` more.
+    /// Returns true if a session may hold `bytes` more.
     pub fn has_room(&self, share: &Share, bytes: usize, in_transit: u64) -> bool {
         let (bounds, bytes) = (self.bounds, bytes as u64);
         match share.network {
@@ -136,32 +136,32 @@ impl MemoryUse {
         }
     }
 
-    /// Whether a session may hold these bytes in all if it is the only one.
+    /// Returns true if a session may hold `bytes` in total when it is the only one.
     pub fn has_room_alone(&self, share: &Share, bytes: usize) -> bool {
         self.bounds.has_room_alone(share.network.is_none(), bytes as u64)
     }
 
-    /// A request was refused for want of memory.
+    /// Counts a request that was refused for lack of memory.
     pub fn count_refusal(&mut self) {
         self.refused += 1;
     }
 
-    /// Requests refused since the process began.
+    /// Returns the number of requests refused since the process began.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Whether strangers hold so much that silent strangers have to make room.
+    /// Returns true if strangers hold so much memory that silent strangers must make room.
     pub fn is_stressed(&self) -> bool {
         self.bounds.is_stressed(self.strangers)
     }
 
-    /// Whether this client has to make room if it holds a transaction and says nothing.
+    /// Returns true if this client must make room when it holds a transaction and is silent.
     pub fn stresses(&self, share: &Share) -> bool {
         share.network.is_some() && self.is_stressed()
     }
 
-    /// How short memory is now; the driver asks every second. The second value is the same when it is time to log it.
+    /// Returns the current shortage, and the same again if it is time to log it. Called every second.
     pub fn look(&mut self, now: Instant) -> (Option<Short>, Option<Short>) {
         let (stressed, refused) = (self.is_stressed(), self.refused);
         self.shortage.look(stressed, refused, now);
@@ -188,7 +188,7 @@ impl Networks {
         place
     }
 
-    /// The last session of a network takes its entry along.
+    /// Removes a session, and the entry of its network with the last session.
     fn leave(&mut self, place: u32) {
         let network = &mut self.entries[place as usize];
         network.sessions -= 1;

@@ -1,6 +1,6 @@
-//! What the machines ask of their driver.
+//! Outputs of the machines: what their driver must do.
 //!
-//! Must never hold what a log line can do without.
+//! Must never hold more than the driver or the log needs.
 
 use crate::ClientId;
 use mail::{Address, MessageId, Reply, ReversePath};
@@ -50,7 +50,7 @@ pub enum SessionOutput {
         /// The reply.
         reply: Reply,
     },
-    /// Log: nobody knows what became of the message. The connection closes without a reply (RFC 1047).
+    /// Log: it is unknown whether the message is durable. The connection closes without a reply (RFC 1047).
     Abandoned {
         /// Its sender.
         sender: ReversePath,

@@ -1,6 +1,6 @@
 //! The queue process as the sessions see it: credit, hand-over, answers.
 //!
-//! Must never give an answer to another message than the one it names.
+//! Must never give an answer to a message that the answer does not name.
 
 use crate::clients::{ClientId, Clients};
 use bytes::{Bytes, BytesMut};
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) enum Answer {
     Promised(Durable),
     Refused(Refusal),
-    /// Nobody knows: the connection closes without a reply (RFC 1047).
+    /// It is unknown whether the message is durable: the connection closes without a reply (RFC 1047).
     Abandoned,
 }
 
@@ -35,7 +35,7 @@ struct UnansweredMessage {
 pub(crate) struct QueueClient {
     end: ReceiverEnd,
     pending: BTreeMap<u64, UnansweredMessage>,
-    /// The same messages, oldest first, as long as they have no answer.
+    /// The messages without an answer, oldest first.
     unanswered: BTreeSet<(Instant, u64)>,
     commit_timeout: Duration,
     next_number: u64,
@@ -55,7 +55,7 @@ impl QueueClient {
         }
     }
 
-    /// Sets how long an answer is waited for, and how many bytes may be in transit before clients wait.
+    /// Sets the maximum time to wait for an answer, and the number of bytes in transit from which on clients wait.
     pub fn bound(&mut self, commit_timeout: Duration, in_transit_bytes_max: u64) {
         self.commit_timeout = commit_timeout;
         self.end.bound_held(in_transit_bytes_max);
@@ -85,42 +85,42 @@ impl QueueClient {
         self.end.is_welcomed()
     }
 
-    /// For how long no queue process has answered, if it is time to log that.
+    /// Returns for how long no queue process has answered, if it is time to log that.
     pub fn absence_alarm(&mut self, now: Instant) -> Option<Duration> {
         self.note_presence(now);
         self.presence.alarm(now)
     }
 
-    /// The number of a new transaction.
+    /// Returns the number of a new transaction.
     pub fn begin(&mut self) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
         number
     }
 
-    /// Whether the oldest unanswered message has waited for half of the commit timeout. New mail is then deferred.
+    /// Returns true if the oldest unanswered message has waited for half of the commit timeout. New mail is then deferred.
     pub fn is_stuck(&self, now: Instant) -> bool {
         let oldest = self.unanswered.first();
         oldest.is_some_and(|(since, _)| now.since(*since) >= self.commit_timeout / 2)
     }
 
-    /// How long a client waits for credit or for an answer.
+    /// Returns the maximum time for which a client waits for credit or for an answer.
     pub fn commit_timeout(&self) -> Duration {
         self.commit_timeout
     }
 
-    /// Whether this transaction may hand over more.
+    /// Returns true if this transaction may hand over more.
     pub fn has_credit(&mut self, number: u64) -> bool {
         self.end.may_stage(number)
     }
 
-    /// Bytes of bodies and envelopes that the queue process has not taken or not answered.
+    /// Returns the bytes of bodies and envelopes that the queue process has not taken or answered.
     pub fn in_transit_bytes(&self) -> u64 {
         self.end.held_bytes()
     }
 
-    /// Tells the queue process about the memory of sessions, if it does not know that and no frame waits. Returns whether
-    /// it was told.
+    /// Tells the queue process about the memory of sessions, unless it knows that already or frames wait. Returns true if it
+    /// was told.
     pub fn tell_memory(&mut self, memory: SessionMemory) -> bool {
         self.end.tell_memory(memory)
     }
@@ -147,7 +147,7 @@ impl QueueClient {
         self.end.accept_encoded(number, envelope, recipients, tail);
     }
 
-    /// The answer to a message, if there is one. The message is then no longer waited for.
+    /// Takes the answer to a message, if there is one, and forgets the message.
     pub fn take_answer(&mut self, number: u64) -> Option<Answer> {
         let pending = self.pending.get_mut(&number)?;
         let answer = pending.answer.take()?;
@@ -155,7 +155,7 @@ impl QueueClient {
         Some(answer)
     }
 
-    /// The client of a message is gone. The message may still be kept.
+    /// Forgets a message whose client is gone. Queue may still keep the message.
     pub fn forget(&mut self, number: u64) {
         if let Some(pending) = self.pending.remove(&number) {
             self.unanswered.remove(&(pending.since, number));
@@ -186,7 +186,7 @@ impl QueueClient {
         }
     }
 
-    /// The first answer counts: a message that was given up stays given up. A client that is gone hears nothing.
+    /// Keeps the first answer for the client, if the client still waits. A message that was given up stays given up.
     fn answer(&mut self, number: u64, answer: Answer, clients: &mut Clients) {
         let Some(pending) = self.pending.get_mut(&number) else { return };
         self.unanswered.remove(&(pending.since, number));
@@ -196,7 +196,7 @@ impl QueueClient {
         }
     }
 
-    /// When the oldest unanswered message is given up.
+    /// Returns when the oldest unanswered message is given up.
     fn next_timeout(&self) -> Option<Instant> {
         self.unanswered.first().map(|(since, _)| *since + self.commit_timeout)
     }
@@ -205,7 +205,7 @@ impl QueueClient {
         [self.next_timeout(), self.end.next_wakeup()].into_iter().flatten().min()
     }
 
-    /// Frames to write, in order.
+    /// Returns the frames to write, in order.
     pub fn transmit(&mut self) -> &mut VecDeque<Bytes> {
         self.end.output()
     }

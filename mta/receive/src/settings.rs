@@ -1,6 +1,6 @@
-//! What the settings say about receiving: for the whole process, and for each listener.
+//! Settings of a receive process and of each listener.
 //!
-//! Must never change while a client holds it: a reload makes another one.
+//! Must never change while a client uses them: a reload makes new settings.
 
 use link::bounds::RECIPIENTS_BYTES_MAX;
 use policy::{Caller, ConnectionLimits};

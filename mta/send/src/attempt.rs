@@ -1,6 +1,6 @@
 //! An attempt from its arrival to its outcome.
 //!
-//! Must never lose the indices of its recipients: queue knows recipients by them alone.
+//! Must never lose the indices of its recipients: queue identifies a recipient by its index.
 
 use bytes::Bytes;
 use link::send::{Attempt, BodySize, Times};
@@ -10,17 +10,17 @@ use smtp::client::OutboundMessage;
 /// An attempt without an outcome. Its sender and recipients are in the client's message.
 #[derive(Debug)]
 pub struct OpenAttempt {
-    /// The id that the queue process gave it.
+    /// Id from the queue process.
     pub id: u64,
-    /// The queue id of the message.
+    /// Queue id of the message.
     pub message: MessageId,
     /// When the message arrived, and when the attempt became due.
     pub times: Times,
-    /// The size of the message.
+    /// Size of the message.
     pub body: BodySize,
-    /// When the attempt came from the queue process.
+    /// Time at which the attempt came from the queue process.
     pub taken: Now,
-    /// The indices of the recipients in the envelope.
+    /// Indices of the recipients in the envelope.
     pub(crate) indices: Vec<u32>,
     pub(crate) connections_max: u32,
     pub(crate) messages_per_connection_max: u32,
@@ -34,7 +34,7 @@ pub(crate) struct WaitingAttempt {
 }
 
 impl WaitingAttempt {
-    /// Splits what the queue process sent into the next hop and the rest.
+    /// Splits an attempt of the queue process into the next hop and the rest.
     pub fn new(attempt: Attempt, content: Option<Bytes>, taken: Now) -> (NextHop, WaitingAttempt) {
         let Attempt { id, message, route, from, times, body, recipients, .. } = attempt;
         let (indices, recipients) = recipients.into_iter().unzip();
@@ -53,7 +53,7 @@ impl WaitingAttempt {
     }
 }
 
-/// An attempt that has ended, for the log. The queue process has been told.
+/// An attempt that has ended, for the log. Its result is on its way to the queue process.
 #[derive(Debug)]
 pub struct EndedAttempt {
     /// The attempt.
@@ -62,8 +62,8 @@ pub struct EndedAttempt {
     pub message: Box<OutboundMessage>,
     /// The index in the envelope and the outcome of each recipient, in the order of the message.
     pub outcomes: Vec<(u32, Outcome)>,
-    /// When the message was given to a connection.
+    /// Time at which a connection took the message.
     pub begun: Now,
-    /// When the outcome was known.
+    /// Time at which the outcome was known.
     pub ended: Now,
 }

@@ -1,8 +1,6 @@
-//! One pooled connection: the session with the next hop, the attempt that it carries, and when it
-//! takes the next message or ends.
+//! One pooled connection: its session with the next hop, its attempt, and the decision to take another message or to end.
 //!
-//! Must never carry a message of another next hop, and never end without giving back its message
-//! or an outcome for each recipient.
+//! Must never carry a message of another next hop, or end without returning its message or an outcome for each recipient.
 
 use crate::attempt::{OpenAttempt, WaitingAttempt};
 use crate::hops::HopId;
@@ -16,53 +14,53 @@ use smtp::client::{self, OutboundMessage};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the driver tells a connection.
+/// What happens to a connection.
 #[derive(Debug)]
 pub enum ConnectionInput<'a> {
     /// The answer to `ConnectionOutput::Ask`.
     Answer {
-        /// As it was asked.
+        /// The question.
         question: Question,
-        /// What the DNS says.
+        /// The answer of the DNS.
         answer: Answer,
-        /// A random number, for the order among equals.
+        /// A random number, for the order among equal answers.
         chance: u64,
     },
     /// The connection of `ConnectionOutput::Connect` is open.
     Connected,
-    /// It could not be opened, for this reason.
+    /// The connection could not be opened, for this reason.
     ConnectFailed(&'a str),
     /// Bytes from the next hop.
     Received(&'a [u8]),
-    /// The next hop has closed, or the connection broke.
+    /// The next hop has closed the connection, or the connection broke.
     Lost,
     /// The time of `next_wakeup` has come.
     Timeout,
 }
 
-/// What the driver has to do for a connection, besides writing what `transmit` returns.
+/// What the driver must do for a connection, besides writing what `transmit` returns.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConnectionOutput {
-    /// Look this up.
+    /// Ask the DNS.
     Ask(Question),
-    /// Open a stream to this target. The former one has been closed.
+    /// Open a stream to this target. The former stream is closed.
     Connect(Target),
-    /// Write what waits to be transmitted if the stream takes it at once, then close the stream.
+    /// Write what the stream accepts at once of [`PooledConnection::transmit`], then close the stream.
     CloseStream,
-    /// Call [`PooledConnection::close`]: nothing more will come. Said once.
+    /// Call [`PooledConnection::close`]. This output comes last, and once.
     Finished,
 }
 
-/// A message on the connection.
+/// The message that the connection carries.
 #[derive(Debug)]
 struct Current {
     attempt: OpenAttempt,
     begun: Now,
-    /// A chunk of the message was asked for and has not come.
+    /// The connection waits for a chunk of the message.
     is_fetching: bool,
 }
 
-/// A connection to one next hop, for one message after another.
+/// A connection to one next hop, which carries one message after another.
 #[derive(Debug)]
 pub struct PooledConnection {
     id: ConnectionId,
@@ -71,10 +69,10 @@ pub struct PooledConnection {
     current: Option<Current>,
     messages: u32,
     messages_max: u32,
-    /// How long the connection is kept without work.
+    /// Time for which the connection is kept without work.
     idle: Duration,
     idle_since: Option<Instant>,
-    /// A message was begun, so the peer has greeted us.
+    /// The peer has greeted us, because a message was begun.
     is_greeted: bool,
     is_finished: bool,
 }
@@ -104,7 +102,7 @@ impl PooledConnection {
         }
     }
 
-    /// Takes what happened.
+    /// Takes what has happened.
     pub fn handle(&mut self, input: ConnectionInput<'_>, now: Now) {
         let input = match input {
             ConnectionInput::Answer { question, answer, chance } => {
@@ -126,8 +124,8 @@ impl PooledConnection {
         self.session.handle(input, now);
     }
 
-    /// What the driver is to do next. To be asked after each input, after bytes were written, and
-    /// when the pool says `Output::Wake`.
+    /// Returns the next thing to do. The driver calls this after each input, after it has written bytes, and when the pool
+    /// returns `Output::Wake`.
     pub fn poll(&mut self, pool: &mut ConnectionPool, now: Now) -> Option<ConnectionOutput> {
         self.take_chunk(pool, now);
         loop {
@@ -156,23 +154,23 @@ impl PooledConnection {
         }
     }
 
-    /// Bytes for the next hop.
+    /// Returns bytes for the next hop.
     pub fn transmit(&self) -> &[u8] {
         self.session.transmit()
     }
 
-    /// This many bytes of `transmit` have been written.
+    /// Notes that the driver has written the first `bytes` bytes of `transmit`.
     pub fn transmitted(&mut self, bytes: usize, now: Now) {
         self.session.transmitted(bytes, now);
     }
 
-    /// When to come back with `ConnectionInput::Timeout`.
+    /// Returns when the driver must report `ConnectionInput::Timeout`.
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.session.next_wakeup().or(self.idle_since.map(|since| since + self.idle))
     }
 
-    /// Leaves the pool. A message that is still here, because its driver met a bug, is deferred or
-    /// put back.
+    /// Leaves the pool. If the connection still carries a message, because its driver panicked, the message is deferred or
+    /// returned to the pool.
     pub fn close(&mut self, pool: &mut ConnectionPool, now: Now) {
         if self.current.is_some() {
             self.session.handle(delivery::Input::Session(client::Input::Quit), now);
@@ -181,22 +179,22 @@ impl PooledConnection {
         pool.closed(self.id, self.hop, std::mem::take(&mut self.is_greeted), now);
     }
 
-    /// The name of the connection in the pool.
+    /// Returns the id of the connection in the pool.
     pub fn id(&self) -> ConnectionId {
         self.id
     }
 
-    /// Messages that were given to this connection.
+    /// Returns the number of messages that this connection has taken.
     pub fn messages(&self) -> u32 {
         self.messages
     }
 
-    /// The message that the connection carries, and when its attempt came from the queue process.
+    /// Returns the current message, and the time at which its attempt came from the queue process.
     pub fn current(&self) -> Option<(MessageId, Now)> {
         self.current.as_ref().map(|current| (current.attempt.message, current.attempt.taken))
     }
 
-    /// True if reading from the next hop makes no more sense.
+    /// Returns true if nothing more needs to be read from the next hop.
     pub fn is_closed(&self) -> bool {
         self.session.is_closed()
     }
@@ -253,14 +251,14 @@ impl PooledConnection {
         pool.ended(attempt, message, outcomes, begun, now);
     }
 
-    /// True if the outcome says that no connection to the next hop came about.
+    /// Returns true if the outcome means that the next hop was not reached.
     fn is_unreached(&self, outcome: &Outcome) -> bool {
         let stage = outcome.report().stage;
         !self.is_greeted && matches!(stage, Stage::Resolve | Stage::Connect | Stage::Greeting)
     }
 
-    /// Gives the session its next message, or ends it if the connection is not to be kept. False:
-    /// nothing was to be done.
+    /// Gives the session its next message, or ends it if the connection should not be kept. Returns false if there was
+    /// nothing to do.
     fn next_message(&mut self, pool: &mut ConnectionPool, now: Now) -> bool {
         if self.current.is_some() || self.session.is_closed() {
             return false;

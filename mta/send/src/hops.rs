@@ -7,7 +7,7 @@ use crate::pool::ConnectionId;
 use mail::NextHop;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// Names a next hop of the pool. Never given twice.
+/// Id of a next hop in the pool. No id is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HopId(u64);
 
@@ -16,18 +16,18 @@ pub(crate) struct HopId(u64);
 pub(crate) struct Hop {
     pub name: NextHop,
     pub waiting: VecDeque<WaitingAttempt>,
-    /// Connections that are open or being opened.
+    /// Number of connections that are open or being opened.
     pub connections: u32,
-    /// Connections over which a message was begun. The next hop answers while there is one.
+    /// Number of connections on which a message was begun. If it is not 0, the next hop answers.
     pub greeted: u32,
-    /// Connections without work. The last is used first, so that the others may end.
+    /// Connections without work. The last one is used first, so that the others may end.
     pub idle: Vec<ConnectionId>,
     /// The next hop is in the pool's list of those that wait for a place.
     pub is_starved: bool,
 }
 
 impl Hop {
-    /// True if an attempt waits and the limit of the next hop allows one more connection.
+    /// Returns true if an attempt waits and the limit of the next hop allows one more connection.
     pub fn wants_connection(&self) -> bool {
         self.waiting.front().is_some_and(|first| self.connections < first.attempt.connections_max)
     }
@@ -39,13 +39,12 @@ pub(crate) struct Hops {
     ids: HashMap<NextHop, HopId>,
     hops: BTreeMap<HopId, Hop>,
     next: u64,
-    /// The next hop that was asked for last. Attempts for one come in a row, so the name is
-    /// compared before it is hashed.
+    /// The next hop that was looked up last. Attempts for one next hop often come in a row, so this name is compared first.
     last: Option<HopId>,
 }
 
 impl Hops {
-    /// The next hop of this name, new if it is not there.
+    /// Returns the next hop of this name, and adds it if it is not there.
     pub fn named(&mut self, name: NextHop) -> (HopId, &mut Hop) {
         let last = self.last.filter(|id| self.hops.get(id).is_some_and(|hop| hop.name == name));
         let id = last.or_else(|| self.ids.get(&name).copied()).unwrap_or_else(|| {

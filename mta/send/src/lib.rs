@@ -1,12 +1,11 @@
-//! A sending process without its I/O: takes attempts from the queue process, carries them over
-//! pooled connections to next hops, and returns an outcome for each recipient.
+//! A sending process without its I/O: takes attempts from the queue process, carries them over pooled connections to next
+//! hops, and returns an outcome for each recipient.
 //!
-//! Must never look up a name, open a connection, read a clock or draw a random number: the driver
-//! does this and reports what came of it.
+//! Must never look up a name, open a connection, read a clock or draw a random number: the driver does this and reports the
+//! result.
 //!
-//! There is one [`ConnectionPool`] for each process and one [`PooledConnection`] for each
-//! connection. The pool hands out each connection once, in [`Output::Open`]; from then on the
-//! driver owns the connection and lends it the pool for the length of one call.
+//! There is one [`ConnectionPool`] for each process and one [`PooledConnection`] for each connection. The pool returns each
+//! new connection in [`Output::Open`]. The driver then owns the connection, and lends it the pool for one call at a time.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

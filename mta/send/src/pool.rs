@@ -1,8 +1,8 @@
-//! The connection pool of a sending process: the conversation with the queue process, attempts
-//! that wait for a connection, and the limits on connections.
+//! The connection pool of a sending process: its link to the queue process, the attempts that wait for a connection, and the
+//! limits on connections.
 //!
-//! Must never lose an attempt: each waits, is on a connection, or has a result that queue is told
-//! until it has recorded it.
+//! Must never lose an attempt. Each attempt waits, is on a connection, or has a result that is repeated until queue has
+//! recorded it.
 
 mod fetch;
 mod room;
@@ -21,14 +21,14 @@ use smtp::client::OutboundMessage;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// While other next hops wait for a place, an idle connection is kept for this long: the queue
-/// process sends the next message only once it has the outcome of the last.
+/// Time for which an idle connection is kept while other next hops wait for a connection. The queue process sends the next
+/// message only after the outcome of the last one.
 pub const IDLE_GRACE: Duration = Duration::from_millis(20);
 
-/// How long a drain waits for attempts that were begun. The queue process makes the others again.
+/// Maximum time for which a drain waits for attempts that have begun. The queue process makes the others again.
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(8);
 
-/// Names a connection of the pool. Never given twice.
+/// Id of a connection in the pool. No id is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
@@ -41,13 +41,13 @@ pub enum Input<'a> {
     Received(&'a mut BytesMut),
     /// The stream to the queue process has ended.
     Disconnected,
-    /// End what was begun, begin nothing.
+    /// The process must end: it finishes what has begun, and begins nothing.
     Drain,
     /// The time of `next_wakeup` has come.
     Timeout,
 }
 
-/// What the driver has to do, besides sending what `transmit` returns.
+/// What the driver must do, besides sending what `transmit` returns.
 #[derive(Debug)]
 pub enum Output {
     /// Run this connection until it has finished, then close it.
@@ -58,7 +58,7 @@ pub enum Output {
     Ended(EndedAttempt),
 }
 
-/// What the pool knows of a connection.
+/// What the pool knows about a connection.
 #[derive(Debug, Default)]
 struct Member {
     /// The bytes that the connection has asked the queue process for.
@@ -84,21 +84,21 @@ pub struct ConnectionPool {
     settings: Settings,
     end: SenderEnd,
     stream: QueueStream,
-    /// Addresses of next hops that did not answer, as all connections remember them.
+    /// Addresses of next hops that did not answer, shared by all connections.
     dead: DeadAddresses,
     hops: Hops,
     members: BTreeMap<ConnectionId, Member>,
     next_connection: u64,
-    /// Connections without work, the longest idle first.
+    /// Connections without work, the one that has been idle for longest first.
     idle: BTreeMap<u64, ConnectionId>,
     next_idle: u64,
-    /// Next hops that wait for a place because all are taken, the longest waiting first.
+    /// Next hops that wait because there are as many connections as allowed, the one that has waited for longest first.
     starved: VecDeque<HopId>,
-    /// Connections that end to give their place to a starved next hop.
+    /// Number of connections that end in favour of a starved next hop.
     ending: usize,
-    /// The connection of each attempt that has fetched.
+    /// The connection of each attempt that fetches its message.
     fetchers: BTreeMap<u64, ConnectionId>,
-    /// A drain has begun, and ends by then at the latest.
+    /// Latest end of the drain, if a drain has begun.
     drain_ends: Option<Instant>,
     outputs: VecDeque<Output>,
 }
@@ -224,8 +224,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Opens a connection if an attempt waits and the limits allow it. A process that drains
-    /// begins nothing: another one makes the attempts that wait.
+    /// Opens a connection if an attempt waits and the limits allow it. A process that drains begins nothing: another process
+    /// makes the attempts that wait.
     fn open(&mut self, id: HopId, now: Now) {
         let Some(hop) = self.hops.get_mut(id) else { return };
         if self.drain_ends.is_some() || !hop.wants_connection() {
@@ -246,8 +246,8 @@ impl ConnectionPool {
         self.outputs.push_back(Output::Open(Box::new(new)));
     }
 
-    /// A connection is over. Its place goes to the next hop that has waited longest; its own next
-    /// hop waits behind the others.
+    /// Removes a connection. The next hop that has waited for longest may open another one; the next hop of this connection
+    /// waits behind the others.
     pub(crate) fn closed(&mut self, id: ConnectionId, of: HopId, greeted: bool, now: Now) {
         self.not_idle(id, of);
         let Some(member) = self.members.remove(&id) else { return };
@@ -261,13 +261,13 @@ impl ConnectionPool {
         while self.members.len() < self.settings.connections_max && self.is_starved() {
             if let Some(next) = self.next_starved() {
                 self.open(next, now);
-                // More may wait there than one connection carries: the others wait for the next place.
+                // More attempts may wait than one connection carries. They wait for the next free connection.
                 self.starve(next);
             }
         }
     }
 
-    /// The next attempt for a connection to this next hop.
+    /// Takes the next attempt for a connection to this next hop.
     pub(crate) fn next(&mut self, hop: HopId) -> Option<WaitingAttempt> {
         if self.drain_ends.is_some() {
             return None;
@@ -275,22 +275,21 @@ impl ConnectionPool {
         self.hops.get_mut(hop)?.waiting.pop_front()
     }
 
-    /// A message of which the peer has seen nothing: the next connection takes it first.
+    /// Returns a message of which the peer has seen nothing. The next connection takes it first.
     pub(crate) fn put_back(&mut self, hop: HopId, waiting: WaitingAttempt) {
         if let Some(hop) = self.hops.get_mut(hop) {
             hop.waiting.push_front(waiting);
         }
     }
 
-    /// A peer has greeted us: from now on a connection that fails there fails alone.
+    /// Notes that a next hop has greeted us. From now on, each connection to it fails alone.
     pub(crate) fn greeted(&mut self, hop: HopId) {
         if let Some(hop) = self.hops.get_mut(hop) {
             hop.greeted += 1;
         }
     }
 
-    /// A connection could not reach its next hop. If no other has, what waits there would fail
-    /// alike: it gets the same outcome.
+    /// Gives the outcome of an unreached next hop to all attempts that wait there, unless another connection was greeted.
     pub(crate) fn fail_waiting(&mut self, hop: HopId, outcome: &Outcome, now: Now) {
         let waiting = match self.hops.get_mut(hop) {
             Some(hop) if hop.greeted == 0 => std::mem::take(&mut hop.waiting),
@@ -302,7 +301,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Tells the queue process and the log what became of an attempt.
+    /// Reports the outcomes of an attempt to the queue process and the log.
     pub(crate) fn ended(
         &mut self,
         mut attempt: OpenAttempt,

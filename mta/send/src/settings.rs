@@ -1,6 +1,6 @@
-//! What a sending process is told at its start.
+//! Settings of a sending process, fixed at its start.
 //!
-//! Must never hold anything of one next hop: limits of a next hop come with each attempt.
+//! Must never hold a limit of one next hop: such limits come with each attempt.
 
 use delivery::{Limits, Rules};
 use smtp::client;
@@ -12,13 +12,13 @@ use std::time::Duration;
 pub struct Settings {
     /// The build of this program. The queue process must be of the same build.
     pub build: u64,
-    /// Names this incarnation of the process; drawn at random at its start.
+    /// Incarnation of the process, drawn at random at its start.
     pub incarnation: u64,
-    /// Upper bound on attempts that the process takes at once.
+    /// Maximum number of attempts that the process holds at once.
     pub attempts_max: u32,
-    /// Upper bound on connections over all next hops.
+    /// Maximum number of connections to all next hops together.
     pub connections_max: usize,
-    /// How long a connection without work is kept.
+    /// Time for which a connection without work is kept.
     pub idle: Duration,
     /// How the client speaks SMTP and LMTP.
     pub client: Arc<client::Settings>,

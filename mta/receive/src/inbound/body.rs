@@ -1,6 +1,6 @@
 //! DATA, the body, and the answer of the queue process.
 //!
-//! Must never hand over more than the queue process has given credit for, nor ask for a body that nobody would keep.
+//! Must never hand over more than the queue process has given credit for, or ask for a body that could not be kept.
 
 use super::recipients::data_bytes;
 use super::transaction::{AwaitedMessage, Transaction};
@@ -11,11 +11,11 @@ use mail::{Durable, Enhanced, Instant, Now, Refusal, Reply, Verdict};
 use smtp::server::{BodyEnd, DeliveredTo};
 use std::time::Duration;
 
-/// How long DATA waits for a queue process that is being started again.
+/// Maximum time for which DATA waits for a queue process that is being restarted.
 const QUEUE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl InboundSession {
-    /// No body is asked for while there is nobody to keep it.
+    /// Answers DATA when there is memory and credit for a body.
     pub(super) fn data(&mut self, gateway: &mut Gateway, now: Now) {
         let Some(transaction) = &self.transaction else { return };
         let (number, bytes) =
@@ -38,7 +38,7 @@ impl InboundSession {
         self.answer(verdict, now);
     }
 
-    /// A piece of the body. Other clients may have spent the credit since this client was read from.
+    /// Hands over a piece of the body. Other clients may have spent the credit since this client was read from.
     pub(super) fn piece(&mut self, bytes: Vec<u8>, gateway: &mut Gateway, now: Now) {
         let Some(transaction) = &mut self.transaction else { return };
         transaction.is_staged = true;
@@ -99,7 +99,7 @@ impl InboundSession {
         Step::GoOn
     }
 
-    /// Credit did not come in time.
+    /// Refuses what waited for credit for too long.
     fn fail(&mut self, purpose: CreditPurpose, gateway: &mut Gateway, now: Now) {
         match purpose {
             CreditPurpose::Data => self.answer(Refusal::Broken.into(), now),
@@ -114,7 +114,7 @@ impl InboundSession {
         }
     }
 
-    /// Hands over the end of a message, unless its recipient has had it before.
+    /// Hands over the end of a message, unless the message is in a loop.
     fn hand_over(&mut self, end: BodyEnd, gateway: &mut Gateway, now: Now) -> Step {
         let Some(transaction) = self.transaction.take() else { return Step::GoOn };
         if is_loop(gateway, &transaction, &end.delivered_to) {
@@ -125,13 +125,13 @@ impl InboundSession {
         let (envelope, recipients) = self.envelope(transaction, end.eight_bit, now.wall);
         let message = (envelope, &recipients, &end.tail[..]);
         gateway.queue.accept(number, self.id, message, now.monotonic);
-        // A refusal may be there at once.
+        // The refusal of a message that is too large is available at once.
         gateway.queue.advance(&mut gateway.clients, now.monotonic);
         self.state = State::AwaitAnswer { number, arrival };
         Step::Output(SessionOutput::HandedOver)
     }
 
-    /// Refuses a message that its recipient has had: nobody else hears of it.
+    /// Refuses a message that was delivered to its recipient before.
     fn refuse_loop(&mut self, transaction: Transaction, gateway: &mut Gateway, now: Now) -> Step {
         if let Some(number) = transaction.staged_number() {
             gateway.queue.unstage(number);
@@ -162,7 +162,7 @@ impl InboundSession {
         })
     }
 
-    /// Says the final `250`: the proof is spent here.
+    /// Sends the final `250`, which spends the proof.
     fn promise(&mut self, durable: Durable, arrival: AwaitedMessage, now: Now) -> SessionOutput {
         let promised = Promised {
             message: durable.message(),

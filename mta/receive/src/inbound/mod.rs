@@ -64,7 +64,7 @@ pub struct InboundSession {
     is_flushing: bool,
     /// The client has closed its side, or the last reply was to QUIT: there is no need to linger.
     parted: bool,
-    /// The session was told that the process is to end.
+    /// The session was told that the process must end.
     is_stopping: bool,
     helo: Box<str>,
     transaction: Option<Transaction>,
@@ -145,17 +145,17 @@ impl InboundSession {
         }
     }
 
-    /// Names the client to its gateway.
+    /// Returns the id of the client in its gateway.
     pub fn id(&self) -> ClientId {
         self.id
     }
 
-    /// The name with which the client greeted.
+    /// Returns the name with which the client greeted.
     pub fn helo(&self) -> &str {
         &self.helo
     }
 
-    /// The sender of the transaction; the null sender if there is no transaction.
+    /// Returns the sender of the transaction, or the null sender if there is no transaction.
     pub fn sender(&self) -> &ReversePath {
         self.transaction
             .as_ref()
@@ -244,13 +244,13 @@ impl InboundSession {
         Step::Wait
     }
 
-    /// A client that always has more to say comes to the end of its time too.
+    /// Ends the session of a client whose time is over, even if it keeps sending.
     fn check_time(&mut self, now: Now) -> Step {
         self.session.handle_timeout(now);
         if self.session.is_closed() { Step::GoOn } else { Step::Wait }
     }
 
-    /// Whether the client learns just now that the process is to end.
+    /// Returns true the first time after the process was told to end.
     fn hears_shutdown(&mut self, gateway: &Gateway) -> bool {
         gateway.is_stopping() && !std::mem::replace(&mut self.is_stopping, true)
     }
@@ -312,7 +312,7 @@ impl InboundSession {
         self.state = State::Closing { until: now.monotonic + wait_max };
     }
 
-    /// The last replies have the command timeout, and when the process ends no longer than a goodbye.
+    /// Waits for the last replies to be written: up to the command timeout, or [`LINGER_WAIT_MAX`] if the process must end.
     fn flush_last(&mut self, until: Instant, gateway: &mut Gateway, now: Now) -> Step {
         if self.session.output().is_empty() {
             return self.say_goodbye(now);
@@ -329,7 +329,7 @@ impl InboundSession {
         Step::Wait
     }
 
-    /// A goodbye with unread input behind it would be lost by the reset that a close sends.
+    /// Closes for writing and lingers. A close with unread input sends a reset, and the client could lose the last reply.
     fn say_goodbye(&mut self, now: Now) -> Step {
         if let Some(output) = self.sum_of_refused() {
             return Step::Output(output);
@@ -362,12 +362,12 @@ impl InboundSession {
         self.parted && self.kept.is_empty()
     }
 
-    /// Replies to send.
+    /// Returns the replies to send.
     pub fn transmit(&mut self) -> &[u8] {
         self.session.output()
     }
 
-    /// The driver has sent the first `bytes` bytes of [`InboundSession::transmit`].
+    /// Notes that the driver has sent the first `bytes` bytes of [`InboundSession::transmit`].
     pub fn transmitted(&mut self, bytes: usize) {
         let output = self.session.output();
         output.drain(..bytes);
@@ -379,12 +379,12 @@ impl InboundSession {
         }
     }
 
-    /// Whether the connection ends as soon as the replies are sent: they may go out together with its end.
+    /// Returns true if the connection ends after these replies. They may then go out together with its end.
     pub fn ends_after_replies(&self) -> bool {
         matches!(self.state, State::Closing { .. }) && self.has_parted()
     }
 
-    /// Upper bound on what the driver may read now. 0: nothing may be read.
+    /// Returns how many bytes the driver may read now. 0 means that it must not read.
     pub fn read_bytes_max(&mut self, gateway: &Gateway) -> usize {
         match self.state {
             State::Lingering { .. } => READ_BYTES_MAX,
@@ -396,7 +396,7 @@ impl InboundSession {
         }
     }
 
-    /// When [`InboundSession::poll`] has to be called.
+    /// Returns when [`InboundSession::poll`] must be called.
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self.state {
             State::Talking => self.session.next_wakeup(),
@@ -407,7 +407,7 @@ impl InboundSession {
         }
     }
 
-    /// Gives back what the connection holds. The driver calls this once when the connection ends, however it ends.
+    /// Returns what the connection holds to the gateway. The driver calls this when the connection ends for any reason.
     pub fn release(&mut self, gateway: &mut Gateway) {
         let Some(connection) = self.connection.take() else { return };
         self.give_up(gateway);
@@ -418,27 +418,27 @@ impl InboundSession {
         gateway.clients.remove(self.id);
     }
 
-    /// The client will not hear what becomes of the message that it waits for.
+    /// Forgets the message that the client waits for.
     fn forget_answer(&mut self, gateway: &mut Gateway) {
         if let State::AwaitAnswer { number, .. } = self.state {
             gateway.queue.forget(number);
         }
     }
 
-    /// Gives up the transaction, and what the queue process has of it.
+    /// Drops the transaction, and the part of it that the queue process has.
     fn give_up(&mut self, gateway: &mut Gateway) {
         if let Some(number) = self.transaction.take().and_then(|one| one.staged_number()) {
             gateway.queue.unstage(number);
         }
     }
 
-    /// What the connection counts with against the memory of all sessions, in bytes.
+    /// Returns the memory of the connection in bytes, as the memory limit counts it.
     pub fn memory_bytes(&self) -> usize {
         let buffers = self.session.buffer_bytes() + self.kept.capacity();
         session_bytes(buffers, self.bytes_beside_buffers())
     }
 
-    /// Tells the sum of all sessions what this one holds.
+    /// Updates the sum of all sessions with the memory of this session.
     fn count(&mut self, gateway: &mut Gateway) {
         let bytes = self.memory_bytes();
         gateway.memory.set(&mut self.share, bytes);

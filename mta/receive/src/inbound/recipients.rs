@@ -10,7 +10,7 @@ use link::bounds::recipient_bytes;
 use mail::{Enhanced, Now, Recipient, Refusal, Reply, Verdict};
 use smtp::server::Mail;
 
-/// Refused recipients of one connection that have a log line of their own. The others are summed up at its end.
+/// Maximum number of refused recipients of one connection with a log line each. One line sums up the others.
 const REFUSALS_LOGGED_MAX: u64 = 100;
 
 /// Why a recipient is not added.
@@ -63,7 +63,7 @@ impl InboundSession {
         Step::Output(SessionOutput::RecipientRefused { recipient: recipient.address, reply })
     }
 
-    /// One line for all refused recipients that had none of their own. Given once.
+    /// Returns the log line for all refused recipients without a line of their own, once.
     pub(super) fn sum_of_refused(&mut self) -> Option<SessionOutput> {
         let refused = std::mem::take(&mut self.recipients_refused);
         let unlogged = refused.saturating_sub(REFUSALS_LOGGED_MAX);

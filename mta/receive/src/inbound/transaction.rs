@@ -27,23 +27,23 @@ impl Transaction {
         Transaction { number, is_staged: false, mail, recipients, repeats }
     }
 
-    /// Its number, if the queue process has a part of it.
+    /// Returns the number of the transaction, if the queue process has a part of it.
     pub fn staged_number(&self) -> Option<u64> {
         self.is_staged.then_some(self.number)
     }
 
-    /// Memory of its recipients.
+    /// Returns the memory of the recipients in bytes.
     pub fn memory_bytes(&self, lmtp: bool) -> usize {
         self.recipients.memory_bytes() + self.recipients.len() * each_bytes(lmtp)
     }
 
-    /// Upper bound on the memory of one more recipient.
+    /// Returns an upper bound on the memory of one more recipient.
     pub fn growth_bytes(&self, recipient: &Recipient, lmtp: bool) -> usize {
         self.recipients.growth_bytes(recipient) + each_bytes(lmtp)
     }
 
-    /// Adds a recipient, unless its mailbox is a recipient already, in whatever spelling: a mailbox gets one copy, with
-    /// the parameters of the first time.
+    /// Adds a recipient, unless its mailbox is a recipient already, in any spelling. A mailbox gets one copy, with the
+    /// parameters of its first RCPT.
     pub fn push(&mut self, policy: &Policy, recipient: &Recipient) {
         let place = self.recipients.next_place(recipient);
         let before = |place| self.recipients.address_at(place);
@@ -64,7 +64,7 @@ pub(super) struct AwaitedMessage {
     pub sender: ReversePath,
     pub recipients: usize,
     pub bytes: u64,
-    /// When it was handed over.
+    /// Time of the hand-over.
     pub since: Instant,
 }
 

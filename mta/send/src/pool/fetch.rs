@@ -33,7 +33,7 @@ impl ConnectionPool {
         self.end.fetch(attempt, message, offset, bytes);
     }
 
-    /// A new queue process does not know what its predecessor was asked.
+    /// Repeats all open requests to a new queue process.
     pub(super) fn fetch_again(&mut self) {
         for id in self.fetchers.values() {
             if let Some(fetch) = self.members.get(id).and_then(|member| member.fetching) {
@@ -42,7 +42,7 @@ impl ConnectionPool {
         }
     }
 
-    /// The answer to a fetch. One that comes twice, over a former stream and again, counts once.
+    /// Takes the answer to a fetch. Ignores a second answer, which can come after a fetch was repeated over a new stream.
     pub(super) fn chunk(&mut self, attempt: u64, chunk: Option<(u64, Bytes)>) {
         let Some(id) = self.fetchers.get(&attempt).copied() else { return };
         let Some(member) = self.members.get_mut(&id) else { return };

@@ -1,4 +1,4 @@
-//! Places for next hops that wait because all connections are taken.
+//! Connections for next hops that wait because there are as many connections as allowed.
 //!
 //! Must never end a connection whose next message may be on its way.
 
@@ -22,7 +22,7 @@ impl ConnectionPool {
         Some(id)
     }
 
-    /// True if a next hop waits for a place. Forgets those whose attempts have found another way.
+    /// Returns true if a next hop waits for a connection. Forgets next hops that need none any longer.
     pub(super) fn is_starved(&mut self) -> bool {
         while let Some(first) = self.starved.front() {
             if self.hops.get_mut(*first).is_some_and(|hop| hop.wants_connection()) {
@@ -33,8 +33,8 @@ impl ConnectionPool {
         false
     }
 
-    /// Ends the connections that have been idle for longest, one for each next hop that waits,
-    /// unless their next message may be on its way.
+    /// Ends the connections that have been idle for longest, one for each next hop that waits. Spares a connection within
+    /// [`IDLE_GRACE`], because its next message may be on its way.
     pub(super) fn make_room(&mut self, now: Now) {
         while self.is_starved() && self.ending < self.starved.len() {
             let Some(id) = self.idle.values().next().copied() else { return };
@@ -50,12 +50,12 @@ impl ConnectionPool {
         }
     }
 
-    /// True if the place of this connection is needed for another next hop.
+    /// Returns true if this connection must end in favour of another next hop.
     pub(crate) fn must_end(&self, id: ConnectionId) -> bool {
         self.members.get(&id).is_some_and(|member| member.must_end)
     }
 
-    /// A connection has nothing to do.
+    /// Notes that a connection has no work.
     pub(crate) fn idle(&mut self, id: ConnectionId, of: HopId, since: Instant, now: Now) {
         let Some(member) = self.members.get_mut(&id) else { return };
         if member.idle.is_some() || member.must_end {
@@ -70,7 +70,7 @@ impl ConnectionPool {
         self.make_room(now);
     }
 
-    /// A connection has work again, or is over.
+    /// Notes that a connection has work again, or has ended.
     pub(crate) fn not_idle(&mut self, id: ConnectionId, of: HopId) {
         if let Some(hop) = self.hops.get_mut(of) {
             hop.idle.retain(|other| *other != id);
