@@ -20,7 +20,7 @@ use link::control::Role;
 use link::send::{AttemptRoute, BodySize, INLINE_BYTES_MAX, QueueEvent, Times, UnderWay};
 use mail::{Envelope, NextHop, Now, Outcome, Recipient};
 use scheduler::{AttemptId, PlannedAttempt};
-use senders::{HeldAttempt, Orphans, RECORDED_MAX, role_for};
+use senders::{HeldAttempt, Orphans, Phase, RECORDED_MAX, role_for};
 use std::collections::HashSet;
 
 impl Queue {
@@ -144,7 +144,7 @@ impl Queue {
             match event {
                 QueueEvent::Hello { capacity, .. } => {
                     if let Some(sender) = self.senders.ends.get_mut(&key) {
-                        sender.welcomed = true;
+                        sender.phase = Phase::ExpectAttempts;
                         sender.capacity = capacity as usize;
                     }
                 }
@@ -152,7 +152,7 @@ impl Queue {
                 QueueEvent::AllTold => self.greeted(key, now),
                 QueueEvent::Drains => {
                     if let Some(sender) = self.senders.ends.get_mut(&key) {
-                        sender.drains = true;
+                        sender.phase = Phase::Draining;
                     }
                     self.withdraw_from(key, now);
                 }
@@ -237,7 +237,7 @@ impl Queue {
     fn greeted(&mut self, key: SenderKey, now: Now) {
         self.senders.all_named(key);
         if let Some(sender) = self.senders.ends.get_mut(&key) {
-            sender.greeted = true;
+            sender.phase = Phase::Ready;
             sender.awaited = HashSet::new();
             sender.tell_recorded();
         }

@@ -38,12 +38,7 @@ pub(crate) struct Senders {
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) end: QueueEnd,
-    /// The process has said hello and reads this stream.
-    pub(super) welcomed: bool,
-    /// The process has named all attempts that it has.
-    pub(super) greeted: bool,
-    /// The process was told to end.
-    pub(super) drains: bool,
+    pub(super) phase: Phase,
     pub(super) capacity: usize,
     /// Attempts that the process has, by the id that the process uses. This is our id unless a former incarnation
     /// gave it.
@@ -58,6 +53,19 @@ pub(super) struct Sender {
     pub(super) strays: HashSet<u64>,
     /// Durable results that the process has not been told of.
     pub(super) recorded: Vec<u64>,
+}
+
+/// How far a stream to a sending process has come. `link` refuses any other order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// The process has not said hello, and is told nothing.
+    ExpectHello,
+    /// The process names the attempts that it has.
+    ExpectAttempts,
+    /// The process takes attempts.
+    Ready,
+    /// The process was told to end: it takes no more attempts, and what it leaves is no failure of a message.
+    Draining,
 }
 
 /// An attempt that a process has.
@@ -81,7 +89,7 @@ impl Sender {
     /// Tells the process which of its results are durable, in one frame. Does nothing before the process has said
     /// hello.
     pub(super) fn tell_recorded(&mut self) {
-        if self.welcomed && !self.recorded.is_empty() {
+        if self.phase > Phase::ExpectHello && !self.recorded.is_empty() {
             self.end.recorded(std::mem::take(&mut self.recorded));
         }
     }
@@ -115,9 +123,7 @@ impl Senders {
     pub fn connect(&mut self, key: SenderKey, build: u64, awaited: HashSet<u64>) {
         let sender = Sender {
             end: QueueEnd::new(build),
-            welcomed: false,
-            greeted: false,
-            drains: false,
+            phase: Phase::ExpectHello,
             capacity: 0,
             under_way: BTreeMap::new(),
             reading: BTreeSet::new(),
@@ -137,7 +143,7 @@ impl Senders {
     pub fn disconnect(&mut self, key: SenderKey, now: Instant) {
         let Some(mut sender) = self.ends.remove(&key) else { return };
         self.all_named(key);
-        let mut drained = sender.drains;
+        let mut drained = sender.phase == Phase::Draining;
         if let Some(former) = self.orphans.remove(&key) {
             sender.under_way.extend(former.under_way);
             drained |= former.drained;
@@ -264,7 +270,7 @@ impl Senders {
     /// Returns true if all processes have named what they have, or have been waited for long enough.
     pub(super) fn all_greeted(&mut self, now: Instant) -> bool {
         let Some(until) = self.wait_until else { return true };
-        let greeted = self.ends.values().filter(|sender| sender.greeted).count();
+        let greeted = self.ends.values().filter(|sender| sender.phase >= Phase::Ready).count();
         let settled = greeted >= self.expected || now >= until;
         if settled {
             self.wait_until = None;
@@ -279,7 +285,7 @@ impl Senders {
         let fit = || {
             self.ends
                 .iter()
-                .filter(|(key, sender)| key.0 == role && sender.greeted && !sender.drains)
+                .filter(|(key, sender)| key.0 == role && sender.phase == Phase::Ready)
                 .filter(|(_, sender)| sender.under_way.len() < sender.capacity)
                 .map(|(key, _)| *key)
         };

@@ -19,48 +19,61 @@ const AT_ONCE_MAX: usize = 2;
 /// A commit that takes this long moves commits to the other thread at once.
 const STALL: Duration = Duration::from_millis(20);
 
-/// The recent durations of commits.
+/// The recent durations of commits, and the thread that makes the next one.
 #[derive(Debug)]
 pub struct CommitPace {
-    /// True if the settings allow commits on the main thread.
-    allowed: bool,
+    thread: CommitThread,
     average: Duration,
-    quick_commits: u32,
-    here: bool,
+}
+
+/// The thread that makes commits.
+#[derive(Debug)]
+enum CommitThread {
+    /// Threads for commits, because the settings allow more commits at once than one thread makes.
+    AlwaysOther,
+    /// A thread for commits, until enough commits in a row were fast.
+    Other { quick_commits: u32 },
+    /// The main thread, until commits become slow.
+    Main,
 }
 
 impl CommitPace {
     /// Begins with an unknown disk. `commits_in_flight` is the setting.
     pub fn new(commits_in_flight: usize) -> CommitPace {
-        let allowed = commits_in_flight <= AT_ONCE_MAX;
-        CommitPace { allowed, average: SLOW, quick_commits: 0, here: false }
+        let thread = match commits_in_flight <= AT_ONCE_MAX {
+            true => CommitThread::Other { quick_commits: 0 },
+            false => CommitThread::AlwaysOther,
+        };
+        CommitPace { thread, average: SLOW }
     }
 
     /// Returns true if the main thread should make the next commit.
     pub fn is_here(&self) -> bool {
-        self.here && self.allowed
+        matches!(self.thread, CommitThread::Main)
     }
 
     /// Learns how long a commit took on either thread.
     pub fn took(&mut self, took: Duration) {
-        if took >= STALL {
-            self.average = SLOW;
-            return self.hand_over();
+        let stalled = took >= STALL;
+        self.average = match stalled {
+            true => SLOW,
+            false => (self.average * (WEIGHT - 1) + took) / WEIGHT,
+        };
+        let is_quick = self.average < QUICK;
+        match &mut self.thread {
+            CommitThread::AlwaysOther => {}
+            CommitThread::Other { quick_commits } if is_quick => {
+                *quick_commits += 1;
+                if *quick_commits == QUICK_COMMITS {
+                    self.thread = CommitThread::Main;
+                }
+            }
+            CommitThread::Other { quick_commits } => *quick_commits = 0,
+            CommitThread::Main if stalled || self.average > SLOW => {
+                self.thread = CommitThread::Other { quick_commits: 0 };
+            }
+            CommitThread::Main => {}
         }
-        self.average = (self.average * (WEIGHT - 1) + took) / WEIGHT;
-        if self.average > SLOW {
-            self.hand_over();
-        } else if self.average < QUICK {
-            self.quick_commits = (self.quick_commits + 1).min(QUICK_COMMITS);
-            self.here |= self.quick_commits == QUICK_COMMITS;
-        } else if !self.here {
-            self.quick_commits = 0;
-        }
-    }
-
-    fn hand_over(&mut self) {
-        self.here = false;
-        self.quick_commits = 0;
     }
 }
 
