@@ -10,6 +10,7 @@
 mod disk;
 mod inner;
 mod input;
+mod machines;
 pub mod memory;
 mod smtp;
 mod targets;

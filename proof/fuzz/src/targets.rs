@@ -3,7 +3,7 @@
 //! Must never lack a parser of what strangers send, or a decoder of what lies on the disk or comes
 //! from another process.
 
-use crate::{disk, inner, smtp, text};
+use crate::{disk, inner, machines, smtp, text};
 
 /// One function for any bytes.
 pub struct Target {
@@ -64,6 +64,8 @@ pub const TARGETS: &[Target] = &[
     of("link_admin", "processes: questions and answers of the command line", None, 4_096, inner::decoders::admin),
     of("queue_receiver", "the queue machine with a hostile receiving process", None, 4_096, inner::queue::receiver),
     of("queue_sender", "the queue machine with a hostile sending process", None, 4_096, inner::queue::sender),
+    of("receive_machine", "the receive machine: clients, queue's answers, little memory", SMTP, 4_096, machines::receive::receive),
+    of("send_machine", "the send machine: next hops, streams to queue, few connections", SMTP, 4_096, machines::send::send),
 ];
 
 #[cfg(test)]
