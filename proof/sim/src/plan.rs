@@ -59,6 +59,8 @@ const CLOSED_EVERY: u64 = 4;
 const SEND_DRAINS: u64 = 15;
 /// and the number of the first.
 const SEND_DRAINS_FIRST: u32 = 4_000;
+/// The purpose for half of the quiet plans: there, attempts have several recipients here and batches have one.
+const QUIET: u64 = 17;
 
 /// A simulation before it begins.
 #[derive(Clone, Debug)]
@@ -393,7 +395,7 @@ impl Plan {
         draw_limits(seed, &mut settings);
         let mails = 1 + draw.below(pick(&mut draw.clone(), &[4, 12, 40])) as u32;
         let quiet = one_in(&mut draw, 12);
-        let settings = if quiet { without_trouble(settings) } else { settings };
+        let settings = if quiet { without_trouble(seed, settings) } else { settings };
         // Some plans are storms of power cuts: recovery over recovery.
         let storm = one_in(&mut draw, 4);
         let faults = match (quiet, storm) {
@@ -520,12 +522,17 @@ fn settings(seed: u64, draw: &mut Rng, span: Duration) -> Settings {
     }
 }
 
-fn without_trouble(mut settings: Settings) -> Settings {
+fn without_trouble(seed: u64, mut settings: Settings) -> Settings {
     settings.sink_trouble = 0;
     settings.local.trouble = 0;
     settings.local.limits.drain_time_max = QUIET_DRAIN_TIME;
     // A drain can only deliver a message twice if an attempt has several recipients here.
     settings.local.has_much = true;
+    if one_in(&mut chance(seed, QUIET), 2) {
+        settings.scheduler.default.recipients_per_message = 100;
+        settings.local.limits.batch_items_max = 1;
+        settings.local.limits.workers_max = 1;
+    }
     settings
 }
 
