@@ -168,6 +168,7 @@ impl Receive {
             world.put(link, 1, Segment::Bytes(frames), Duration::ZERO);
         }
         self.check_memory(world);
+        self.check_credit(world);
         self.sleep(world);
     }
 
@@ -208,6 +209,15 @@ impl Receive {
         if held > limit + MEMORY_SLACK_BYTES {
             let text = format!("{:?} holds {held} bytes for clients, of {limit}", self.station);
             world.ledger.find(Check::Memory, text);
+        }
+    }
+
+    /// A process overdraws the credit by one piece at most, and an envelope. A former stream's messages may wait as well.
+    fn check_credit(&self, world: &mut World) {
+        let (held, credit) = (self.gateway.in_transit_bytes(), world.plan.settings.credit_bytes);
+        if held > 2 * (credit + READ_BYTES_MAX as u64) {
+            let text = format!("{:?} has {held} bytes in transit, of {credit}", self.station);
+            world.ledger.find(Check::Order, text);
         }
     }
 
