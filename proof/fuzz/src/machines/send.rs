@@ -10,12 +10,12 @@ use ::send::{
 };
 use bytes::BytesMut;
 use delivery::{Answer, Answers, Limits, Question, Rules, Where};
-use link::send::{Attempt, BodySize, INLINE_BYTES_MAX, QueueEnd, QueueEvent, Route, Times};
+use link::send::{Attempt, AttemptRoute, BodySize, INLINE_BYTES_MAX, QueueEnd, QueueEvent, Times};
 use mail::{
     Address, Domain, Host, Instant, MailFrom, MessageId, NextHop, Notify, Now, Recipient,
     ReversePath,
 };
-use smtp::client::Config;
+use smtp::client;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,10 @@ impl Machine {
             attempts_max: ATTEMPTS_MAX as u32,
             connections_max,
             idle: Duration::from_millis(if flags & 4 != 0 { 30 } else { 5_000 }),
-            client: Arc::new(Config { helo: "c.test".into(), ..Config::for_tests() }),
+            client: Arc::new(client::Settings {
+                helo: "c.test".into(),
+                ..client::Settings::for_tests()
+            }),
             rules: Arc::new(Rules::for_tests()),
             limits: Limits::for_tests(),
         };
@@ -91,6 +94,10 @@ impl Machine {
         };
         machine.connect_queue();
         machine
+    }
+
+    fn happen(&mut self, input: PoolInput<'_>) {
+        self.pool.handle(input, self.now).expect("only bytes of queue can be wrong");
     }
 
     /// Does what the pool asks for, and carries frames both ways, until nothing moves.
@@ -179,23 +186,20 @@ impl Machine {
         // What was told and not recorded is told again.
         self.ended.append(&mut self.told);
         self.fetches.clear();
-        self.pool.handle(PoolInput::Connected, self.now);
+        self.happen(PoolInput::Connected);
         self.pump();
     }
 
     fn lose_queue(&mut self) {
         self.queue = None;
-        self.pool.handle(PoolInput::Disconnected, self.now);
+        self.happen(PoolInput::Disconnected);
         self.pump();
     }
 
     /// Returns whether there were frames.
     fn exchange(&mut self) -> bool {
         let Some(queue) = &mut self.queue else { return false };
-        let mut to_queue = BytesMut::new();
-        while let Some(frame) = self.pool.transmit() {
-            to_queue.extend_from_slice(&frame);
-        }
+        let mut to_queue: BytesMut = self.pool.transmit().drain(..).flatten().collect();
         let mut moved = !to_queue.is_empty();
         queue.handle(&mut to_queue).expect("the machine keeps to the protocol");
         while let Some(event) = queue.poll() {
@@ -220,7 +224,8 @@ impl Machine {
         let (first, rest) = from_queue.split_at(from_queue.len() / 2);
         for piece in [first, rest] {
             input.extend_from_slice(piece);
-            self.pool.receive(&mut input, self.now).expect("queue is honest");
+            let received = PoolInput::Received(&mut input);
+            self.pool.handle(received, self.now).expect("queue is honest");
         }
         moved
     }
@@ -340,7 +345,7 @@ impl Machine {
         // What ends at its time may give its place to a connection whose time is over as well.
         for _ in 0..2 {
             if self.pool.next_wakeup().is_some_and(|at| at <= self.now.monotonic) {
-                self.pool.handle(PoolInput::Timeout, self.now);
+                self.happen(PoolInput::Timeout);
                 self.pump();
             }
             let due = self.connections.iter().filter(|(_, one)| one.is_due(self.now.monotonic));
@@ -353,7 +358,7 @@ impl Machine {
     }
 
     fn drain(&mut self) {
-        self.pool.handle(PoolInput::Drain, self.now);
+        self.happen(PoolInput::Drain);
         self.pump();
     }
 
@@ -442,7 +447,7 @@ fn attempt(id: u64, which: u8, recipients: usize, is_large: bool) -> Attempt {
         id,
         seal: 0,
         message: MessageId(id),
-        route: Route {
+        route: AttemptRoute {
             hop: NextHop::Smtp(host, port),
             connections_max: 1 + u32::from(which >> 4) % 2,
             messages_per_connection_max: 1 + u32::from(which >> 2) % 4,
