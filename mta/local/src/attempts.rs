@@ -1,4 +1,5 @@
-//! The attempts under way, and what became of each recipient so far.
+//! The attempts under way, and the outcomes of their recipients so far.
+//!
 //! Must never keep an attempt's result back once its last recipient has an outcome.
 
 use link::send::{Attempt, Result as AttemptResult, Times};
@@ -11,7 +12,7 @@ pub(crate) struct Attempts {
     open: BTreeMap<u64, OpenAttempt>,
 }
 
-/// An attempt some of whose recipients have no outcome yet.
+/// An attempt of which at least one recipient has no outcome yet.
 #[derive(Debug)]
 struct OpenAttempt {
     message: MessageId,

@@ -1,11 +1,12 @@
-//! Large messages: fetched from the queue process chunk by chunk.
-//! Must never hold a chunk, nor ask for more messages at once than the bound allows.
+//! Large messages, which are fetched from the queue process in chunks.
+//!
+//! Must never hold a chunk, or fetch more messages at the same time than the bound allows.
 
 use link::send::{CHUNK_BYTES_MAX, SenderEnd};
 use mail::MessageId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The messages under way, and the attempts that wait for their turn.
+/// The messages that are being fetched, and the attempts that wait for their turn.
 #[derive(Debug)]
 pub(crate) struct BodyFetches {
     fetches_max: usize,
@@ -27,27 +28,27 @@ pub(crate) struct LargeBody {
 #[derive(Debug)]
 struct BodyFetch {
     body: LargeBody,
-    /// Bytes that have come.
+    /// The number of bytes that have arrived.
     offset: u64,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The queue process has been asked for the chunk at `offset`.
+    /// The queue process was asked for the chunk at `offset`.
     ExpectChunk,
     /// The driver writes the bytes before `offset`.
     ExpectStaged,
 }
 
-/// What a chunk means for its attempt.
+/// The effect of a chunk on its attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchedChunk {
-    /// It was not asked for, or came twice: it counts for nothing.
+    /// The chunk was not asked for, or arrived twice. It is ignored.
     Unasked,
-    /// It is staged; `last`: it is the last one.
+    /// The chunk must be staged. `last` is true for the last chunk.
     Stage {
-        /// The body is whole.
+        /// True if the body is complete.
         last: bool,
     },
     /// The body ends before its size.
@@ -55,12 +56,12 @@ pub(crate) enum FetchedChunk {
 }
 
 impl BodyFetches {
-    /// At most `fetches_max` messages are fetched at once.
+    /// Creates an empty table. At most `fetches_max` messages are fetched at the same time.
     pub fn new(fetches_max: usize) -> BodyFetches {
         BodyFetches { fetches_max, under_way: BTreeMap::new(), waiting: VecDeque::new() }
     }
 
-    /// An attempt needs this body.
+    /// Adds an attempt that needs this body.
     pub fn begin(&mut self, body: LargeBody, queue: &mut SenderEnd) {
         self.waiting.push_back(body);
         self.begin_next(queue);
@@ -75,13 +76,13 @@ impl BodyFetches {
         }
     }
 
-    /// Asks a new queue process for what the former one has not answered.
+    /// Asks a new queue process for the chunks that the previous one has not sent.
     pub fn ask_again(&self, queue: &mut SenderEnd) {
         let asked = self.under_way.values().filter(|fetch| fetch.state == State::ExpectChunk);
         asked.for_each(|fetch| fetch.ask(queue));
     }
 
-    /// A chunk of `bytes` bytes has come.
+    /// Records a chunk of `bytes` bytes.
     pub fn chunk(&mut self, attempt: u64, offset: u64, bytes: usize) -> FetchedChunk {
         let Some(fetch) = self.under_way.get_mut(&attempt) else { return FetchedChunk::Unasked };
         if fetch.state != State::ExpectChunk || fetch.offset != offset {
@@ -95,7 +96,7 @@ impl BodyFetches {
         FetchedChunk::Stage { last: fetch.offset >= fetch.body.bytes }
     }
 
-    /// The driver has written what it was given: asks for the next chunk.
+    /// Records that the driver has written a chunk, and asks for the next one.
     pub fn staged(&mut self, attempt: u64, queue: &mut SenderEnd) {
         let Some(fetch) = self.under_way.get_mut(&attempt) else { return };
         if fetch.state == State::ExpectStaged && fetch.offset < fetch.body.bytes {
@@ -104,15 +105,15 @@ impl BodyFetches {
         }
     }
 
-    /// The body of an attempt has come, or never will; inverse of [`BodyFetches::begin`]. Returns whether
-    /// it was being fetched.
+    /// Removes an attempt whose body is complete or will never be. This is the inverse of
+    /// [`BodyFetches::begin`]. Returns whether the body was being fetched.
     pub fn end(&mut self, attempt: u64, queue: &mut SenderEnd) -> bool {
         let ended = self.under_way.remove(&attempt).is_some();
         self.begin_next(queue);
         ended
     }
 
-    /// Begins no more fetches.
+    /// Begins no further fetches.
     pub fn stop(&mut self) {
         self.waiting.clear();
     }

@@ -1,5 +1,6 @@
-//! What the machine is told.
-//! Must never carry a time: each input is handed over together with one.
+//! The inputs of the machine.
+//!
+//! Must never carry a time: each input is passed together with the time.
 
 use crate::MailboxAlarm;
 use crate::workers::WorkerId;
@@ -7,12 +8,12 @@ use bytes::BytesMut;
 use mail::{Outcome, Reply};
 use std::path::PathBuf;
 
-/// What the machine is told. `M` is the driver's handle of a staged message.
+/// An input of the machine. `M` is the driver's handle of a staged message.
 #[derive(Debug)]
 pub enum Input<'a, M> {
-    /// A new stream to a queue process is there.
+    /// A new stream to a queue process is connected.
     Connected,
-    /// Bytes have come over the stream; those that the machine has taken are gone afterwards.
+    /// Bytes have arrived over the stream. The machine removes those that it has used.
     Received(&'a mut BytesMut),
     /// The stream has ended.
     Disconnected,
@@ -32,33 +33,34 @@ pub enum Input<'a, M> {
     StageFailed {
         /// As in the output.
         attempt: u64,
-        /// Why, as the sender of the message will read it.
+        /// The reason, as the sender of the message will read it.
         reply: Reply,
     },
     /// The answer to [`crate::Output::FindHome`].
     Home {
         /// As in the output.
         lookup: u64,
-        /// The home of the account; `None` if there is no such account.
+        /// The home directory of the account, or `None` if there is no such account.
         home: Option<PathBuf>,
     },
     /// A worker has delivered its batch.
     BatchDone {
         /// As in the output.
         worker: WorkerId,
-        /// What became of each delivery, in the order of the batch.
+        /// The outcome of each delivery, in the order of the batch.
         outcomes: Vec<Outcome>,
-        /// What an administrator has to be told.
+        /// The mailboxes that an administrator must look at.
         alarms: Vec<MailboxAlarm>,
     },
     /// A worker could not be started, or has died.
     WorkerEnded {
         /// As in the output.
         worker: WorkerId,
-        /// Why.
+        /// The reason.
         why: Box<str>,
     },
-    /// The process is to end: begins no more deliveries but those of attempts that have begun.
+    /// The process must end. The machine begins no further deliveries, except those of attempts that have
+    /// begun.
     Drain,
     /// The time of [`crate::LocalDelivery::next_wakeup`] has come.
     Timeout,

@@ -1,6 +1,7 @@
-//! The machine: how the parts work together.
-//! Must never lose a recipient: each one of an attempt gets an outcome, and the outcomes are kept
-//! until the queue process has recorded them.
+//! The machine that connects the parts.
+//!
+//! Must never lose a recipient: each recipient of an attempt gets an outcome, and the outcomes are kept until
+//! the queue process has recorded them.
 
 use crate::attempts::Attempts;
 use crate::fetch::{BodyFetches, FetchedChunk, LargeBody};
@@ -41,18 +42,18 @@ struct HomeLookup<M> {
     message: M,
 }
 
-/// Whether the process is to end.
+/// Whether the process is draining.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DrainState {
     Not,
-    /// Deliveries that have begun are waited for until then.
+    /// The machine waits until this time for deliveries that have begun.
     Until(Instant),
     /// The time is over.
     Over,
 }
 
 impl<M: Clone> LocalDelivery<M> {
-    /// A machine without work and without a stream. `build` is that of all our processes,
+    /// Creates a machine without work and without a stream. `build` is the build of all our processes, and
     /// `incarnation` is drawn at random for each start of the process.
     pub fn new(settings: Settings, build: u64, incarnation: u64) -> LocalDelivery<M> {
         LocalDelivery {
@@ -71,7 +72,7 @@ impl<M: Clone> LocalDelivery<M> {
         }
     }
 
-    /// Takes what has happened.
+    /// Takes an input.
     pub fn handle(&mut self, input: Input<'_, M>, now: Now) {
         match input {
             Input::Connected => self.connected(),
@@ -90,7 +91,7 @@ impl<M: Clone> LocalDelivery<M> {
         }
     }
 
-    /// The next thing to do; to be asked until there is nothing, after each input.
+    /// Returns the next output. The driver calls this after each input until it returns `None`.
     pub fn poll(&mut self, now: Now) -> Option<Output<M>> {
         if self.outbox.is_empty() {
             self.give_batch(now.monotonic);
@@ -98,12 +99,12 @@ impl<M: Clone> LocalDelivery<M> {
         self.outbox.pop_front()
     }
 
-    /// Frames for the queue process, in order. The driver takes away what it has written.
+    /// Returns the frames for the queue process, in order. The driver removes the bytes that it has written.
     pub fn transmit(&mut self) -> &mut VecDeque<Bytes> {
         self.queue.output()
     }
 
-    /// When [`Input::Timeout`] is due next.
+    /// Returns when to pass [`Input::Timeout`].
     pub fn next_wakeup(&self) -> Option<Instant> {
         let drain = match self.drain {
             DrainState::Until(until) => Some(until),
@@ -112,10 +113,10 @@ impl<M: Clone> LocalDelivery<M> {
         drain.into_iter().chain(self.workers.next_wakeup()).min()
     }
 
-    /// Whether the process may end: it was told to, and each delivery that had begun has ended and
-    /// been told, or there is no more time for that.
+    /// True if the process may end: it was told to, and all deliveries that had begun have ended and were
+    /// reported, or the time for that is over.
     pub fn is_drained(&mut self) -> bool {
-        // What is not told is delivered again, so a new stream is waited for.
+        // Results that were not reported would be delivered again, so the machine waits for a new stream.
         let told = self.is_connected || !self.queue.has_results();
         let written = !self.is_connected || self.queue.output().is_empty();
         match self.drain {
@@ -192,7 +193,7 @@ impl<M: Clone> LocalDelivery<M> {
         }
     }
 
-    /// The message could not be staged.
+    /// Fails an attempt whose message could not be staged.
     fn refuse(&mut self, attempt: u64, reply: &Reply, now: Now) {
         self.fetches.end(attempt, &mut self.queue);
         self.refuse_all(attempt, reply, now);
@@ -205,7 +206,7 @@ impl<M: Clone> LocalDelivery<M> {
         }
     }
 
-    /// The message is whole: each recipient waits for its delivery user, or has its outcome at once.
+    /// Handles a complete message: each recipient waits for its delivery user, or gets its outcome at once.
     fn staged_last(&mut self, attempt: u64, message: &M, now: Now) {
         self.fetches.end(attempt, &mut self.queue);
         if self.drain != DrainState::Not {
@@ -257,7 +258,7 @@ impl<M: Clone> LocalDelivery<M> {
         }
     }
 
-    /// Gives the next batch to a worker, if there is room for one.
+    /// Gives the next batch to a worker if there is room for one.
     fn give_batch(&mut self, now: Instant) {
         let Some(user) = self.waiting.next_ready() else { return };
         let worker = match self.workers.room_for(user) {
@@ -321,7 +322,7 @@ impl<M: Clone> LocalDelivery<M> {
         }
     }
 
-    /// Ends a worker that has not ended by itself.
+    /// Stops a worker that has not ended by itself.
     fn end_worker(&mut self, worker: WorkerId, why: &str, now: Now) {
         if self.workers.knows(worker) {
             self.outbox.push_back(Output::EndWorker { worker });
@@ -329,7 +330,8 @@ impl<M: Clone> LocalDelivery<M> {
         }
     }
 
-    /// One recipient has its outcome: it is logged, and with the last one the queue process is told.
+    /// Records the outcome of one recipient and logs it. With the last outcome the queue process gets the
+    /// result.
     fn outcome(
         &mut self,
         attempt: u64,
@@ -364,8 +366,8 @@ impl<M: Clone> LocalDelivery<M> {
         }
     }
 
-    /// Takes no more attempts. An attempt of which a recipient has an outcome, or may get one, goes
-    /// on, because that recipient would get the message twice if the attempt were made again.
+    /// Takes no further attempts. An attempt continues if one of its recipients has an outcome or may get one:
+    /// that recipient would get the message twice if the attempt were made again.
     fn drain(&mut self, now: Instant) {
         if self.drain != DrainState::Not {
             return;
@@ -384,7 +386,7 @@ impl<M: Clone> LocalDelivery<M> {
         }
         if matches!(self.drain, DrainState::Until(until) if until <= now.monotonic) {
             self.drain = DrainState::Over;
-            // The outcomes that are known are told; recipients without one are deferred.
+            // The known outcomes are reported, and recipients without one are deferred.
             let partial = self.attempts.partial();
             partial.into_iter().for_each(|attempt| self.tell_result(attempt));
         }

@@ -1,5 +1,6 @@
-//! What the machine asks of its driver, and what it reports for the log.
-//! Must never ask for something that has no bound: a driver does all of it at once.
+//! The requests of the machine to its driver, and the events for the log.
+//!
+//! Must never make a request without a bound, because a driver handles all requests at once.
 
 use crate::MailboxAlarm;
 use crate::place::DeliveryUser;
@@ -10,10 +11,10 @@ use link::LinkError;
 use link::send::Times;
 use mail::{Address, MessageId, Outcome, ReversePath, Timestamp};
 
-/// What the machine asks of its driver.
+/// A request to the driver, or an event for the log.
 #[derive(Debug)]
 pub enum Output<M> {
-    /// What came over the stream was refused: the driver closes the stream, and asks for a new one.
+    /// The bytes of the stream were refused: the driver closes the stream and asks for a new one.
     HangUp(LinkError),
     /// The driver adds bytes to the message of an attempt, and answers with one of
     /// [`crate::Input::Staged`], [`crate::Input::StagedLast`] and [`crate::Input::StageFailed`].
@@ -22,26 +23,26 @@ pub enum Output<M> {
         attempt: u64,
         /// The sender of the message.
         sender: ReversePath,
-        /// The bytes, lines ended by CRLF.
+        /// The bytes, with lines that end in CRLF.
         bytes: Bytes,
-        /// The message is whole with these.
+        /// True if the message is complete with these bytes.
         last: bool,
     },
-    /// The driver forgets the message of this attempt, of which pieces are staged.
+    /// The driver drops the staged pieces of this attempt's message.
     Unstage {
         /// The attempt.
         attempt: u64,
     },
-    /// The driver looks an account of the system up, and answers with [`crate::Input::Home`].
+    /// The driver looks up an account of the system and answers with [`crate::Input::Home`].
     FindHome {
-        /// Names the question.
+        /// The number of the request.
         lookup: u64,
         /// The account.
         account: Box<str>,
     },
     /// The driver starts a worker.
     StartWorker {
-        /// Names the worker.
+        /// The number of the worker.
         worker: WorkerId,
         /// The user that it runs as.
         user: DeliveryUser,
@@ -54,25 +55,25 @@ pub enum Output<M> {
         /// The batch.
         batch: DeliveryBatch<M>,
     },
-    /// The driver ends a worker, whether or not it has a batch. There is no answer.
+    /// The driver stops a worker, whether or not it has a batch. There is no answer.
     EndWorker {
         /// The worker.
         worker: WorkerId,
     },
-    /// For the log.
+    /// An event for the log.
     Log(LocalEvent),
 }
 
-/// What happened, for the log.
+/// An event for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalEvent {
     /// An attempt has ended for one recipient.
     Attempt(Box<AttemptEnd>),
-    /// Somebody else may write to a mailbox, so its mail waits.
+    /// Another user may write to a mailbox, so its mail waits.
     Alarm {
         /// The mailbox.
         mailbox: Box<str>,
-        /// What was found.
+        /// The owner and the mode that were found.
         alarm: MailboxAlarm,
     },
 }
@@ -86,12 +87,12 @@ pub struct AttemptEnd {
     pub sender: ReversePath,
     /// The recipient.
     pub recipient: Address,
-    /// When the message came to this host, and when the attempt became due.
+    /// When the message arrived at this host, and when the attempt became due.
     pub times: Times,
     /// When the queue process gave the attempt to this process.
     pub taken: Timestamp,
     /// When the outcome was known.
     pub ended: Timestamp,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }

@@ -1,7 +1,8 @@
 //! The deliveries that wait for each delivery user.
-//! Must never let a delivery user with many deliveries delay another one.
 //!
-//! Batches need no timer: while one batch of a delivery user is delivered, the next one gathers.
+//! Batches need no timer: while one batch of a delivery user is delivered, the next batch gathers.
+//!
+//! Must never let a delivery user with many deliveries delay another one.
 
 use crate::place::{DeliveryPlace, DeliveryUser};
 use mail::Address;
@@ -23,32 +24,32 @@ pub struct DeliveryItem<M> {
     pub place: DeliveryPlace,
 }
 
-/// Deliveries that one worker gets together. The machine keeps a reference: if the worker dies, each
+/// The deliveries that one worker gets together. The machine keeps a reference: if the worker dies, each
 /// recipient of the batch still gets an outcome.
 pub type DeliveryBatch<M> = Arc<[DeliveryItem<M>]>;
 
-/// All that waits.
+/// All waiting deliveries.
 #[derive(Debug)]
 pub(crate) struct WaitingDeliveries<M> {
     users: HashMap<DeliveryUser, UserQueue<M>>,
-    /// Delivery users with deliveries and without a batch under way, the longest waiting first.
+    /// Delivery users with deliveries and without a batch under way. The first one has waited longest.
     ready: VecDeque<DeliveryUser>,
 }
 
 #[derive(Debug)]
 struct UserQueue<M> {
     items: VecDeque<DeliveryItem<M>>,
-    /// A batch is under way.
+    /// True while a batch is being delivered.
     is_busy: bool,
 }
 
 impl<M> WaitingDeliveries<M> {
-    /// Nothing waits.
+    /// Creates an empty table.
     pub fn new() -> WaitingDeliveries<M> {
         WaitingDeliveries { users: HashMap::new(), ready: VecDeque::new() }
     }
 
-    /// One more delivery waits for this delivery user.
+    /// Adds a delivery for this delivery user.
     pub fn push(&mut self, user: DeliveryUser, item: DeliveryItem<M>) {
         match self.users.get_mut(&user) {
             Some(queue) => queue.items.push_back(item),
@@ -60,7 +61,7 @@ impl<M> WaitingDeliveries<M> {
         }
     }
 
-    /// The delivery user whose next batch is due first.
+    /// Returns the delivery user whose next batch is due first.
     pub fn next_ready(&self) -> Option<&DeliveryUser> {
         self.ready.front()
     }
@@ -75,7 +76,7 @@ impl<M> WaitingDeliveries<M> {
         Some(queue.items.drain(..count).collect())
     }
 
-    /// The batch of this delivery user has ended.
+    /// Records that the batch of this delivery user has ended.
     pub fn free(&mut self, user: &DeliveryUser) {
         let Some(queue) = self.users.get_mut(user) else { return };
         queue.is_busy = false;
@@ -85,12 +86,12 @@ impl<M> WaitingDeliveries<M> {
         }
     }
 
-    /// Whether nothing waits and no batch is under way.
+    /// True if nothing waits and no batch is under way.
     pub fn is_idle(&self) -> bool {
         self.users.is_empty()
     }
 
-    /// Forgets all deliveries but those that `keep` names.
+    /// Removes all deliveries except those that `keep` selects.
     pub fn retain(&mut self, keep: impl Fn(&DeliveryItem<M>) -> bool) {
         self.users.retain(|_, queue| {
             queue.items.retain(&keep);

@@ -1,9 +1,10 @@
-//! The workers: at most one for each delivery user, started when there is mail, kept for a while,
-//! bounded in number.
-//! Must never lose a batch: it is given back when its worker ends.
+//! The workers: at most one for each delivery user. A worker is started when there is mail, kept for a while
+//! when idle, and the number of workers is bounded.
 //!
-//! This process itself counts as the worker of [`DeliveryUser::ThisProcess`], but it is outside the
-//! bound, and it is never ended: its thread cannot be.
+//! Must never lose a batch: it is returned when its worker ends.
+//!
+//! This process itself is the worker of [`DeliveryUser::ThisProcess`]. It is not counted, and its thread is
+//! never ended.
 
 use crate::LocalLimits;
 use crate::place::DeliveryUser;
@@ -11,7 +12,7 @@ use crate::waiting::DeliveryBatch;
 use mail::Instant;
 use std::collections::{BTreeMap, HashMap};
 
-/// The number of a worker; no other worker of this process ever has the same one.
+/// The number of a worker. No two workers of a process have the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(u64);
 
@@ -30,7 +31,7 @@ struct KnownWorker<M> {
     state: State<M>,
 }
 
-/// What a worker waits for.
+/// The state of a worker.
 #[derive(Debug)]
 enum State<M> {
     ExpectBatch { since: Instant },
@@ -40,11 +41,11 @@ enum State<M> {
 /// How a delivery user gets a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerRoom {
-    /// It has one.
+    /// The delivery user has a worker.
     Has(WorkerId),
     /// A worker can be started.
     Free,
-    /// A worker can be started once this one, which is idle, has ended.
+    /// A worker can be started after this idle one has ended.
     After(WorkerId),
     /// All workers are busy.
     None,
@@ -52,19 +53,19 @@ pub(crate) enum WorkerRoom {
 
 /// A worker that has ended.
 pub(crate) struct EndedWorker<M> {
-    /// Its user.
+    /// The user of the worker.
     pub user: DeliveryUser,
-    /// The batch that it had.
+    /// The batch of the worker.
     pub batch: Option<DeliveryBatch<M>>,
 }
 
 impl<M> Workers<M> {
-    /// No worker yet.
+    /// Creates an empty table.
     pub fn new(limits: LocalLimits) -> Workers<M> {
         Workers { limits, workers: BTreeMap::new(), by_user: HashMap::new(), last_id: 0 }
     }
 
-    /// Finds out how this delivery user, whose batch is due, gets a worker.
+    /// Returns how this delivery user, whose batch is due, gets a worker.
     pub fn room_for(&self, user: &DeliveryUser) -> WorkerRoom {
         if let Some(worker) = self.by_user.get(user) {
             return WorkerRoom::Has(*worker);
@@ -80,7 +81,7 @@ impl<M> Workers<M> {
         idle.min().map_or(WorkerRoom::None, |(_, id)| WorkerRoom::After(id))
     }
 
-    /// Adds a worker for this delivery user, which has none; inverse of [`Workers::end`].
+    /// Adds a worker for this delivery user, which has none. This is the inverse of [`Workers::end`].
     pub fn start(&mut self, user: DeliveryUser, now: Instant) -> WorkerId {
         self.last_id += 1;
         let id = WorkerId(self.last_id);
@@ -89,15 +90,15 @@ impl<M> Workers<M> {
         id
     }
 
-    /// A worker gets a batch.
+    /// Records that a worker got a batch.
     pub fn give(&mut self, id: WorkerId, batch: DeliveryBatch<M>, now: Instant) {
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.state = State::ExpectOutcomes { batch, since: now };
         }
     }
 
-    /// A worker has answered with this number of outcomes; gives back its user and its batch. `None`
-    /// if the worker has no such batch.
+    /// Records an answer with this number of outcomes. Returns the user and the batch, or `None` if the worker
+    /// has no such batch.
     pub fn take_batch(
         &mut self,
         id: WorkerId,
@@ -111,12 +112,12 @@ impl<M> Workers<M> {
         Some((worker.user.clone(), batch))
     }
 
-    /// Whether this worker has not ended.
+    /// True if the worker has not ended.
     pub fn knows(&self, id: WorkerId) -> bool {
         self.workers.contains_key(&id)
     }
 
-    /// A worker is gone, or is made to go. `None` if it has gone before.
+    /// Removes a worker. Returns `None` if it was removed before.
     pub fn end(&mut self, id: WorkerId) -> Option<EndedWorker<M>> {
         let KnownWorker { user, state } = self.workers.remove(&id)?;
         self.by_user.remove(&user);
@@ -127,12 +128,12 @@ impl<M> Workers<M> {
         Some(EndedWorker { user, batch })
     }
 
-    /// The first worker that has been idle for too long, or had a batch for too long.
+    /// Returns the first worker that was idle for too long or had its batch for too long.
     pub fn overdue(&self, now: Instant) -> Option<WorkerId> {
         self.next_end().filter(|(at, _)| *at <= now).map(|(_, id)| id)
     }
 
-    /// When the next worker is overdue.
+    /// Returns when the next worker is overdue.
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.next_end().map(|(at, _)| at)
     }
