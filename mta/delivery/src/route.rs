@@ -3,7 +3,15 @@
 //! Must never route mail back to this host because of foreign DNS records, and never bounce mail
 //! because the DNS gave no answer.
 
+mod dice;
+mod rules;
+mod target;
+
+pub use rules::{Choice, Ourselves, Rules};
+pub use target::{Target, Unreachable, Where};
+
 use crate::resolve::{Answer, Answers, Mx, Question};
+use dice::Dice;
 use mail::{Domain, Enhanced, Host, NextHop, Reply};
 use smtp::client::Dialect;
 use std::collections::VecDeque;
@@ -14,94 +22,6 @@ use std::sync::Arc;
 pub const MX_HOSTS_MAX: usize = 16;
 /// Upper bound on the addresses of one host.
 pub const ADDRESSES_PER_HOST_MAX: usize = 8;
-
-/// The names and addresses of this host, which must not be found in MX records.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ourselves {
-    /// Our host names, lower case.
-    pub names: Vec<Box<str>>,
-    /// Our addresses.
-    pub addresses: Vec<IpAddr>,
-}
-
-/// What the administrator allows for next hops that the DNS names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// The port of SMTP. Only tests use another one.
-    pub port: u16,
-    /// The names and addresses of this host.
-    pub ourselves: Ourselves,
-    /// Whether loopback addresses in MX records and address literals count as this host. A sender
-    /// could otherwise reach local services through us.
-    pub loopback_is_ourselves: bool,
-    /// MX records that hold an address instead of a name (RFC 5321 5.1).
-    pub mx_addresses: Choice,
-    /// Whether a domain whose MX lookup says NXDOMAIN is treated like one without MX records, so that
-    /// its addresses are looked up.
-    pub mx_nxdomain: Choice,
-    /// Private and link-local addresses in MX records and address literals. The daemon's routes lead no literal here.
-    pub private_addresses: Choice,
-}
-
-/// Whether a record that the DNS should not hold is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// The record is used.
-    Use,
-    /// The record is ignored.
-    Refuse,
-}
-
-impl Rules {
-    /// The rules that the daemon makes of an empty settings file, without names or addresses of ours, for tests of any
-    /// crate.
-    ///
-    /// Product code fills every field itself; tidy refuses a call from it.
-    pub fn for_tests() -> Rules {
-        Rules {
-            port: 25,
-            ourselves: Ourselves::default(),
-            loopback_is_ourselves: true,
-            mx_addresses: Choice::Use,
-            mx_nxdomain: Choice::Use,
-            private_addresses: Choice::Use,
-        }
-    }
-}
-
-/// One address to try.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The host's name, or its address where there is no name.
-    pub name: Box<str>,
-    /// The address.
-    pub place: Where,
-    /// The protocol that the server speaks.
-    pub dialect: Dialect,
-}
-
-/// Where to connect to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Where {
-    /// TCP.
-    Tcp(SocketAddr),
-    /// A Unix stream socket.
-    Unix(Box<str>),
-}
-
-impl Target {
-    /// `host[address]:port` for reports; the path of a Unix socket.
-    pub fn peer(&self) -> Box<str> {
-        match &self.place {
-            Where::Tcp(at) => format!("{}[{}]:{}", self.name, at.ip(), at.port()).into(),
-            Where::Unix(path) => path.clone(),
-        }
-    }
-}
-
-/// The next hop has no usable address: temporarily (4yz) or permanently (5yz).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreachable(pub Reply);
 
 /// The search for one next hop's addresses.
 #[derive(Debug)]
@@ -441,24 +361,5 @@ fn is_private(address: IpAddr) -> bool {
             address.is_private() || address.is_link_local() || shared
         }
         IpAddr::V6(address) => address.is_unique_local() || address.is_unicast_link_local(),
-    }
-}
-
-/// Random numbers made from a seed by splitmix64.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for left in (1..items.len()).rev() {
-            items.swap(left, (self.next() % (left as u64 + 1)) as usize);
-        }
     }
 }
