@@ -53,7 +53,7 @@ impl Meter {
         self.is_on = true;
     }
 
-    /// So many messages have passed the station.
+    /// Counts messages that have passed the station.
     pub fn passed(&mut self, messages: u64) {
         self.messages += if self.is_on { messages } else { 0 };
     }

@@ -43,7 +43,7 @@ impl NextHop {
         said
     }
 
-    /// Takes one line of so many octets; false: more must come first.
+    /// Takes one line of this number of octets. Returns false if more octets must come first.
     fn line(&mut self, line: &[u8], octets: usize, said: &mut Vec<u8>) -> bool {
         let mut used = octets;
         if self.state == State::Data {

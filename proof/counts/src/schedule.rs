@@ -23,7 +23,7 @@ pub struct Waiting {
     pub destinations: u64,
 }
 
-/// Not counted: so many that each destination had its turn.
+/// Messages before the count begins: each destination has had its turn.
 const WARM_UP: u64 = 12_000;
 /// Counted.
 const MESSAGES: u64 = 2_000;

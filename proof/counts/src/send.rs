@@ -188,7 +188,7 @@ impl Send {
 }
 
 impl Connection {
-    /// What is to be written reaches the peer, which answers.
+    /// Carries the bytes that wait for the peer, and takes its answer.
     fn write(&mut self, now: Now) {
         while !self.pooled.transmit().is_empty() {
             let bytes = self.pooled.transmit();

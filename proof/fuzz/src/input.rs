@@ -48,7 +48,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// At most so many bytes.
+    /// Returns the next bytes, up to this number.
     pub fn take(&mut self, bytes: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(bytes.min(self.0.len()));
         self.0 = rest;

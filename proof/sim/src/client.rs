@@ -289,7 +289,7 @@ impl Client {
         self.write(line.as_bytes(), world);
     }
 
-    /// In segments; the plan's trouble comes after so many octets.
+    /// Sends in segments. The trouble of the plan begins after its number of octets.
     fn write(&mut self, bytes: &[u8], world: &mut World) {
         let Some(stream) = self.stream else { return };
         for segment in bytes.chunks(self.mail.client.segment.max(1)) {

@@ -21,7 +21,7 @@ pub enum Check {
     Damaged,
     /// Delivered again although the outcome was durable, or although nothing went wrong.
     Doubled,
-    /// Refused or never sent whole, and delivered all the same.
+    /// A message was delivered that was refused or never sent whole.
     Unpromised,
     /// Recovering twice does not equal recovering once, or the spool does not open.
     Recovery,

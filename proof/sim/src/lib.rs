@@ -11,7 +11,7 @@
 //! | [`plan`] | what happens: settings, messages, faults, all drawn from a seed |
 //! | [`stage`] | time, events, the network, and the faults as they come due |
 //! | [`receive`], [`send`], [`local`], [`queue_station`] | the processes of the daemon |
-//! | [`client`], [`sink`] | the world outside: who sends to us, and whom we send to |
+//! | [`client`], [`sink`] | the world outside: clients and next hops |
 //! | [`ledger`] | the judge |
 //! | [`run`] | one plan from its beginning to the verdict |
 //! | [`small`] | a failing plan made small |

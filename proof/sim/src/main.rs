@@ -30,13 +30,13 @@ enum Task {
         /// The first seed; by default the number of seconds since 1970 times a million
         #[arg(long)]
         first: Option<u64>,
-        /// At most so many seeds
+        /// Upper bound on the number of seeds
         #[arg(long, default_value_t = u64::MAX)]
         seeds: u64,
         /// Threads
         #[arg(long, default_value_t = 2)]
         threads: usize,
-        /// Runs every so manyth seed twice and compares
+        /// Runs each seed that is a multiple of this number twice, and compares
         #[arg(long, default_value_t = 50)]
         twice: u64,
         /// Does not make a failure small

@@ -122,7 +122,7 @@ impl Net {
         None
     }
 
-    /// Of what a side has written and is still on its way, only so many segments arrive.
+    /// Only this number of the segments that a side has written and that are on their way arrive.
     pub fn lose(&mut self, stream: StreamId, side: usize, keep: usize) {
         if let Some(found) = self.streams.get_mut(&stream) {
             found.pipes[side].segments.truncate(keep);

@@ -32,7 +32,7 @@ enum Trouble {
     LostUnsaid,
     /// After the last byte: `4yz`.
     Deferred,
-    /// The last reply comes only after so many seconds.
+    /// The last reply comes this number of seconds late.
     Late(u64),
 }
 
@@ -136,7 +136,7 @@ fn draw_trouble(world: &mut World) -> Option<Trouble> {
 }
 
 impl Sink {
-    /// Counts a command; false: no ordinary reply is to be given.
+    /// Counts a command. Returns false if the command gets no ordinary reply.
     fn command(&mut self, stream: StreamId, world: &mut World) -> bool {
         let at = self.commands;
         self.commands += 1;

@@ -86,7 +86,7 @@ pub struct World {
     pub no_dns: Instant,
     /// What each operation of the disk takes besides.
     pub slow: Duration,
-    /// So many messages will be read with a flipped bit.
+    /// The number of messages that will be read with a flipped bit.
     pub bad_reads: u32,
     /// When the attempt began that a line carries on this stream.
     pub attempts: BTreeMap<StreamId, Instant>,
@@ -240,7 +240,7 @@ impl World {
         self.trace = (self.trace ^ what).wrapping_mul(0x0000_0100_0000_01b3);
     }
 
-    /// Chance between nothing and so many microseconds.
+    /// Returns a random time up to this number of microseconds.
     pub fn delay(&mut self, micros: u64) -> Duration {
         Duration::from_micros(1 + self.chance.below(micros))
     }
@@ -376,7 +376,7 @@ impl World {
     }
 }
 
-/// Whom a notice of failure is about.
+/// The recipients that a notice of failure is about.
 fn failures(notice: &[u8]) -> Vec<(u32, usize)> {
     let text = String::from_utf8_lossy(notice);
     let mut found = Vec::new();

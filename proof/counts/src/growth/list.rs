@@ -117,7 +117,7 @@ fn with_list(recipients: usize, destinations: bool) -> Scheduler {
     scheduler
 }
 
-/// So many messages of one recipient, to one destination.
+/// A scheduler with messages of one recipient each, to one destination.
 fn with_messages(messages: usize) -> Scheduler {
     let (mut scheduler, envelope) = (empty(), envelope(1, false));
     (0..messages).for_each(|at| arrive(&mut scheduler, MessageId(at as u64 + 1), &envelope));

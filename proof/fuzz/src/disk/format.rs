@@ -14,7 +14,7 @@ use spool::format::segment::{HeaderFound, SegmentHeader};
 use spool::format::snapshot::{SliceHeader, SnapshotFound, SnapshotHeader, Table};
 use spool::format::{SECTOR, marker_version};
 
-/// What a decoder may hold for an input of so many bytes.
+/// Upper bound on the memory of a decoder for an input of this number of bytes.
 fn bound(bytes: &[u8]) -> usize {
     64 * bytes.len() + 4_096
 }

@@ -126,7 +126,7 @@ pub fn is_one_word(text: &str) -> bool {
     !text.is_empty() && !text.chars().any(|c| c == ' ' || c.is_control())
 }
 
-/// A reply that goes to whom it is about.
+/// Checks that a refusal can be written to a client: its code, and no character that could begin a line.
 fn harmless(reply: &Reply) {
     assert!(matches!(reply.code, 400..=599), "{reply}");
     assert!(reply.text.chars().all(|c| c.is_ascii_graphic() || c == ' '), "{reply}");

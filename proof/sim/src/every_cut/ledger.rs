@@ -98,7 +98,7 @@ struct Notice {
     ended_surely: bool,
 }
 
-/// Whom an attempt was for.
+/// The subject of an attempt: whether it carries a message or a notice.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// A recipient of a client's message.
@@ -286,7 +286,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Gives back whom it is about.
+    /// Returns the recipients that it is about.
     fn judge_notice(&self, id: MessageId, found: &Found) -> Result<Vec<(u32, u32)>, String> {
         let content: Vec<u8> = found.body.iter().flatten().copied().collect();
         let about = notice_about(&content);

@@ -6,7 +6,7 @@
 use world::Rng as _;
 use world::sim::{PowerCutFate, Rng, Sectors, UnsyncedOperation};
 
-/// Up to so many units every combination is tried: 1,024 of them.
+/// Upper bound on the units of which every combination is tried: 1,024 combinations.
 pub const UNITS_MAX: u32 = 10;
 
 /// What can survive or not on its own: a telling sector of a write, or a whole other operation.

@@ -1,4 +1,4 @@
-//! What was tried, how much is to be, and how a broken check is named.
+//! What was tried, how much will be tried, and the name of a broken check.
 //!
 //! Must never count what was not tried.
 
@@ -9,11 +9,11 @@ use std::fmt;
 pub struct Depth {
     /// Random subsets at a step where there are too many for all.
     pub random: u64,
-    /// Of the subsets, one in so many is cut once more at a step of its start, chosen by chance.
+    /// One subset in this number is cut once more, at a random step of its start.
     pub again_every: u64,
-    /// Of the subsets, one in so many is cut once more at each of the first steps of its start.
+    /// One subset in this number is cut once more at each of the first steps of its start.
     pub thorough_every: u64,
-    /// Of the subsets, one in so many is drained.
+    /// One subset in this number is drained.
     pub drained_every: u64,
     /// Nothing but this step, and there all of it: to see a broken check again.
     pub only: Option<u64>,

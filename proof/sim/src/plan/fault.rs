@@ -57,17 +57,17 @@ pub enum What {
     DrainInBatch,
     /// This sending process says what it was not given.
     Lie(Station, Lie),
-    /// So many syncs fail, with a disk that loses what they were for.
+    /// This number of syncs fail. The disk loses the data that they were for.
     SyncFails(u32),
-    /// So many writes fail.
+    /// This number of writes fail.
     WriteFails(u32),
-    /// So many messages are read with a flipped bit, and right the next time.
+    /// This number of messages are read with a flipped bit. The next read of each is correct.
     BadReads(u32),
     /// The disk has no more room for a while.
     NoRoom(Duration),
     /// Each operation of the disk takes this long for a while.
     SlowDisk(Duration, Duration),
-    /// The wall clock is set so many seconds forward or back.
+    /// The wall clock is set forward or back by this number of seconds.
     ClockJump(i64),
     /// A domain's next hop cannot be reached for a while.
     Down(u8, Duration),

@@ -22,7 +22,7 @@ pub struct Mail {
     pub at: Duration,
     /// Comes from the null sender.
     pub null_sender: bool,
-    /// To whom.
+    /// Its recipients.
     pub recipients: Vec<Recipient>,
     /// Octets of the body.
     pub bytes: u32,
@@ -46,7 +46,7 @@ pub struct Recipient {
 pub enum Fate {
     /// Takes it.
     Taken,
-    /// Defers it so many times before.
+    /// Defers it this number of times, then takes it.
     Deferred(u8),
     /// Defers it for ever.
     Never,

@@ -11,7 +11,7 @@ use world::sim::Rng;
 /// too.
 const LISTS: u64 = 10;
 
-/// One plan in so many has lists.
+/// One plan in this number has lists.
 const LISTS_EVERY: u64 = 6;
 
 /// The purpose for the settings of the local process and the trouble of its workers.
@@ -64,7 +64,7 @@ pub struct Settings {
     pub body_chunk_bytes: usize,
     /// Bytes that next hops add to what they say of a recipient.
     pub reply_bytes: usize,
-    /// Of a thousand connections to next hops, so many meet trouble.
+    /// The number of connections to next hops that meet trouble, of a thousand.
     pub sink_trouble: u64,
     /// For the local process.
     pub local: LocalSettings,
@@ -72,7 +72,7 @@ pub struct Settings {
     pub send: SendSettings,
 }
 
-/// How the processes that send to next hops are set, and whom they meet.
+/// The settings of the processes that send to next hops, and the next hop that refuses all mail.
 #[derive(Clone, Copy, Debug)]
 pub struct SendSettings {
     /// Upper bound on the connections of one process.
