@@ -119,7 +119,7 @@ impl Queue {
     }
 
     fn flush(&mut self) {
-        for frame in self.end.output().drain(..) {
+        for frame in self.end.transmit().drain(..) {
             self.stream.write_all(&frame).unwrap();
         }
     }

@@ -101,7 +101,7 @@ impl<M: Clone> LocalDelivery<M> {
 
     /// Returns the frames for the queue process, in order. The driver removes the bytes that it has written.
     pub fn transmit(&mut self) -> &mut VecDeque<Bytes> {
-        self.queue.output()
+        self.queue.transmit()
     }
 
     /// Returns when to pass [`Input::Timeout`].
@@ -118,7 +118,7 @@ impl<M: Clone> LocalDelivery<M> {
     pub fn is_drained(&mut self) -> bool {
         // Results that were not reported would be delivered again, so the machine waits for a new stream.
         let told = self.is_connected || !self.queue.has_results();
-        let written = !self.is_connected || self.queue.output().is_empty();
+        let written = !self.is_connected || self.queue.transmit().is_empty();
         match self.drain {
             DrainState::Not => false,
             DrainState::Until(_) => self.is_idle() && told && written,

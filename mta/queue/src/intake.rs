@@ -63,7 +63,7 @@ impl Receivers {
     }
 
     pub fn output(&mut self, instance: u16) -> Option<&mut VecDeque<Bytes>> {
-        self.ends.get_mut(&instance).map(QueueEnd::output)
+        self.ends.get_mut(&instance).map(QueueEnd::transmit)
     }
 
     /// Returns what each process last reported about the memory of its sessions.

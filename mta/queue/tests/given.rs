@@ -138,10 +138,10 @@ impl Bench {
     fn run(&mut self) -> Result<(), LinkError> {
         for _ in 0..300 {
             let now = self.clock.now();
-            let mut said = carried(Some(self.receiver.output()));
+            let mut said = carried(Some(self.receiver.transmit()));
             self.queue.receiver_input(0, &mut said, now)?;
             for (at, key) in KEYS.into_iter().enumerate() {
-                let mut said = carried(Some(self.ends[at].output()));
+                let mut said = carried(Some(self.ends[at].transmit()));
                 self.queue.sender_input(key, &mut said, now)?;
             }
             self.queue.advance(now);
@@ -174,7 +174,7 @@ impl Bench {
         let mut end = SenderEnd::new(1, 99, 10);
         end.connected();
         end.handle(&mut BytesMut::from(&self.said[other][..])).unwrap();
-        end.output().clear();
+        end.transmit().clear();
         std::mem::replace(&mut self.ends[liar], end)
     }
 
@@ -281,7 +281,7 @@ fn r206_a_result_that_becomes_durable_while_it_is_said_again_ends_no_process() {
     bench.say(0, attempt.id, &attempt);
     // The queue has the result, and the disk is writing its record, when the stream ends.
     let now = bench.clock.now();
-    let mut said = carried(Some(bench.ends[0].output()));
+    let mut said = carried(Some(bench.ends[0].transmit()));
     bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
     bench.queue.advance(now);
     bench.clock.advance(Duration::from_millis(50));
@@ -291,7 +291,7 @@ fn r206_a_result_that_becomes_durable_while_it_is_said_again_ends_no_process() {
     assert!(under_way.iter().any(|output| matches!(output, Output::Io(_))));
     bench.queue.sender_connected(KEYS[0], now);
     bench.ends[0].connected();
-    let mut frames: Vec<Bytes> = bench.ends[0].output().drain(..).collect();
+    let mut frames: Vec<Bytes> = bench.ends[0].transmit().drain(..).collect();
     let result = frames.pop().unwrap();
     let mut first: BytesMut = frames.into_iter().flatten().collect();
     bench.queue.sender_input(KEYS[0], &mut first, now).unwrap();
@@ -313,14 +313,14 @@ fn r206_over_a_new_stream_nothing_is_said_before_the_greeting() {
     let attempt = bench.given[0][0].clone();
     bench.say(0, attempt.id, &attempt);
     let now = bench.clock.now();
-    let mut said = carried(Some(bench.ends[0].output()));
+    let mut said = carried(Some(bench.ends[0].transmit()));
     bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
     // The queue has its end of the new stream before the process has the other end.
     bench.queue.sender_connected(KEYS[0], now);
     bench.ends[0].connected();
-    let on_the_way: Vec<Bytes> = bench.ends[0].output().drain(..).collect();
+    let on_the_way: Vec<Bytes> = bench.ends[0].transmit().drain(..).collect();
     bench.run().unwrap();
-    bench.ends[0].output().extend(on_the_way);
+    bench.ends[0].transmit().extend(on_the_way);
     bench.run().unwrap();
     assert!(!bench.ends[0].is_open(attempt.id));
 }
@@ -331,14 +331,14 @@ fn r206_a_piece_that_was_read_for_a_former_stream_is_not_said_over_the_next_one(
     let attempt = bench.given[0][0].clone();
     bench.ends[0].fetch(attempt.id, attempt.message, 0, 10);
     let now = bench.clock.now();
-    let mut said = carried(Some(bench.ends[0].output()));
+    let mut said = carried(Some(bench.ends[0].transmit()));
     bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
     // The piece is being read from the disk when the stream ends.
     bench.queue.sender_connected(KEYS[0], now);
     bench.ends[0].connected();
-    let on_the_way: Vec<Bytes> = bench.ends[0].output().drain(..).collect();
+    let on_the_way: Vec<Bytes> = bench.ends[0].transmit().drain(..).collect();
     bench.run().unwrap();
-    bench.ends[0].output().extend(on_the_way);
+    bench.ends[0].transmit().extend(on_the_way);
     bench.ends[0].fetch(attempt.id, attempt.message, 0, 10);
     bench.run().unwrap();
     assert_eq!(bench.known(), (3, 3, 0), "nothing is lost");
@@ -356,7 +356,7 @@ fn r206_a_deferral_that_becomes_durable_while_no_stream_is_up_counts_once() {
         outcomes: vec![(0, Outcome::Deferred(report))],
     });
     let now = bench.clock.now();
-    let mut said = carried(Some(bench.ends[0].output()));
+    let mut said = carried(Some(bench.ends[0].transmit()));
     bench.queue.sender_input(KEYS[0], &mut said, now).unwrap();
     bench.queue.sender_gone(KEYS[0], now);
     bench.run().unwrap();

@@ -122,9 +122,9 @@ impl Bench {
 
     fn turn(&mut self) {
         let now = self.clock.now();
-        self.queue.receiver_input(0, &mut carried(Some(self.receiver.output())), now).unwrap();
+        self.queue.receiver_input(0, &mut carried(Some(self.receiver.transmit())), now).unwrap();
         if let Some(sender) = &mut self.sender {
-            self.queue.sender_input(SENDER, &mut carried(Some(sender.output())), now).unwrap();
+            self.queue.sender_input(SENDER, &mut carried(Some(sender.transmit())), now).unwrap();
         }
         self.queue.advance(now);
         while let Some(output) = self.queue.poll() {

@@ -207,6 +207,6 @@ impl QueueClient {
 
     /// Returns the frames to write, in order.
     pub fn transmit(&mut self) -> &mut VecDeque<Bytes> {
-        self.end.output()
+        self.end.transmit()
     }
 }

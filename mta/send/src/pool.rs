@@ -171,7 +171,7 @@ impl ConnectionPool {
 
     /// Returns the frames for the queue process, in order. The driver removes what it has sent.
     pub fn transmit(&mut self) -> &mut VecDeque<Bytes> {
-        self.end.output()
+        self.end.transmit()
     }
 
     /// Returns when the driver must report `Input::Timeout`.

@@ -150,7 +150,7 @@ impl Rig {
                 _ => {}
             }
         }
-        let mut from_queue: BytesMut = self.queue.output().drain(..).flatten().collect();
+        let mut from_queue: BytesMut = self.queue.transmit().drain(..).flatten().collect();
         moved |= !from_queue.is_empty();
         self.pool.handle(Input::Received(&mut from_queue), self.now).unwrap();
         moved
@@ -316,7 +316,7 @@ fn a_message_that_an_idle_connection_did_not_take_is_put_back_and_goes_first() {
     attempt.route.hop = NextHop::Smtp(Host::Address("192.0.2.1".parse().unwrap()), 25);
     attempt.route.messages_per_connection_max = 10;
     rig.queue.attempt(attempt, Some(b"a\r\n")).unwrap();
-    let mut from_queue: BytesMut = rig.queue.output().drain(..).flatten().collect();
+    let mut from_queue: BytesMut = rig.queue.transmit().drain(..).flatten().collect();
     rig.pool.handle(Input::Received(&mut from_queue), rig.now).unwrap();
     let open = rig.open.values_mut().next().unwrap();
     assert_eq!(open.connection.poll(&mut rig.pool, rig.now), None);

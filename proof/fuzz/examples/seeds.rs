@@ -111,14 +111,14 @@ fn receive() {
     receiver.accept(1, envelope(), b"rest");
     receiver.stage(2, b"x");
     receiver.unstage(2);
-    let said = stream(receiver.output());
+    let said = stream(receiver.transmit());
     put("link_receive", "from-receiver", &[0], &said);
     let mut queue = QueueEnd::new(1, 100_000);
     queue.handle(&mut BytesMut::from(&said[..])).expect("it is honest");
     receiver.accept(2, envelope(), b"whole");
     receiver.stage(3, b"first");
     receiver.accept(3, envelope(), b"last");
-    queue.handle(&mut stream(receiver.output())[..].into()).expect("it is honest");
+    queue.handle(&mut stream(receiver.transmit())[..].into()).expect("it is honest");
     for number in [2, 3] {
         let transaction = TransactionId { incarnation: 9, number };
         queue.committed(Durable::attested(MessageId(number), transaction));
@@ -126,9 +126,9 @@ fn receive() {
     queue.unknown(TransactionId { incarnation: 9, number: 4 });
     queue.refused(TransactionId { incarnation: 9, number: 5 }, mail::Refusal::Full);
     queue.credit();
-    put("link_receive", "from-queue", &[1], &stream(queue.output()));
+    put("link_receive", "from-queue", &[1], &stream(queue.transmit()));
     receiver.connected(Instant::ZERO);
-    put("link_receive", "question", &[0], &stream(receiver.output()));
+    put("link_receive", "question", &[0], &stream(receiver.transmit()));
 }
 
 fn attempt(body_bytes: u64) -> send::Attempt {
@@ -153,14 +153,14 @@ fn sending() {
     let mut queue = send::QueueEnd::new(1);
     let mut sender = SenderEnd::new(1, 2, 3);
     sender.connected();
-    queue.handle(&mut stream(sender.output())[..].into()).expect("it is honest");
+    queue.handle(&mut stream(sender.transmit())[..].into()).expect("it is honest");
     let large = send::Attempt { id: 4, message: MessageId(6), ..attempt(1 << 20) };
     queue.attempt(attempt(4), Some(b"body")).expect("it is short");
     queue.attempt(large, None).expect("it is short");
     queue.chunk(3, 0, b"chunk");
     queue.chunk_bad(3);
     queue.recorded(vec![3, 4]);
-    let said = stream(queue.output());
+    let said = stream(queue.transmit());
     put("link_send", "from-queue", &[0], &said);
     // The second attempt is of the same message and large: to be fetched.
     let _ = sender.handle(&mut said[..].into());
@@ -170,9 +170,9 @@ fn sending() {
     ];
     sender.result(send::Result { attempt: 3, message: MessageId(5), outcomes });
     sender.fetch(3, MessageId(5), 0, 100);
-    put("link_send", "result", &[1], &stream(sender.output()));
+    put("link_send", "result", &[1], &stream(sender.transmit()));
     sender.connected();
-    put("link_send", "under-way", &[0], &stream(sender.output()));
+    put("link_send", "under-way", &[0], &stream(sender.transmit()));
 }
 
 fn operators() {

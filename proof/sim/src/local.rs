@@ -136,7 +136,7 @@ impl Local {
     fn listen(&mut self, bytes: &[u8], world: &mut World) {
         // What the machine refuses is refused here as well, and reported there.
         let _ = self.tap.handle(&mut BytesMut::from(bytes));
-        self.tap.output().clear();
+        self.tap.transmit().clear();
         while let Some(event) = self.tap.poll() {
             let SenderEvent::Attempt { attempt, .. } = event else { continue };
             world.log(|| {

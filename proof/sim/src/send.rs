@@ -117,7 +117,7 @@ impl Send {
     fn listen(&mut self, bytes: &[u8], world: &mut World) {
         // What the pool refuses is refused here as well, and reported there.
         let _ = self.tap.handle(&mut BytesMut::from(bytes));
-        self.tap.output().clear();
+        self.tap.transmit().clear();
         while let Some(event) = self.tap.poll() {
             let SenderEvent::Attempt { attempt, .. } = event else { continue };
             world.log(|| {

@@ -235,7 +235,7 @@ impl SenderEnd {
     }
 
     /// Returns the frames to write, in order.
-    pub fn output(&mut self) -> &mut VecDeque<Bytes> {
+    pub fn transmit(&mut self) -> &mut VecDeque<Bytes> {
         &mut self.output
     }
 

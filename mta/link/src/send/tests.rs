@@ -44,10 +44,10 @@ fn told(queue: &mut QueueEnd) -> Vec<(u64, u64)> {
 fn pair() -> (SenderEnd, QueueEnd) {
     let (mut sender, mut queue) = (SenderEnd::new(1, 7, 10), QueueEnd::new(1));
     sender.connected();
-    queue.handle(&mut carry(sender.output())).unwrap();
+    queue.handle(&mut carry(sender.transmit())).unwrap();
     assert_eq!(queue.poll(), Some(QueueEvent::Hello { incarnation: 7, capacity: 10 }));
     assert_eq!(queue.poll(), Some(QueueEvent::AllTold));
-    sender.handle(&mut carry(queue.output())).unwrap();
+    sender.handle(&mut carry(queue.transmit())).unwrap();
     (sender, queue)
 }
 
@@ -58,7 +58,7 @@ fn a_small_body_crosses_once_for_two_attempts_and_again_after_both_are_recorded(
     assert!(queue.holds(MessageId(5)));
     // A body that the other end holds is not sent again.
     queue.attempt(attempt(2, 5, 3), Some(b"xyz")).unwrap();
-    sender.handle(&mut carry(queue.output())).unwrap();
+    sender.handle(&mut carry(queue.transmit())).unwrap();
     for _ in 0..2 {
         let Some(SenderEvent::Attempt { body, .. }) = sender.poll() else { panic!() };
         assert_eq!(body.unwrap(), "abc");
@@ -71,7 +71,7 @@ fn a_small_body_crosses_once_for_two_attempts_and_again_after_both_are_recorded(
     assert!(queue.holds(MessageId(5)));
     queue.recorded(vec![2]);
     assert!(!queue.holds(MessageId(5)));
-    sender.handle(&mut carry(queue.output())).unwrap();
+    sender.handle(&mut carry(queue.transmit())).unwrap();
     assert!(!sender.has_results());
     assert!(sender.bodies.is_empty() && sender.open.is_empty());
 }
@@ -98,19 +98,19 @@ fn a_result_is_said_again_to_a_new_queue_process_until_it_is_recorded() {
     let (mut sender, mut queue) = pair();
     queue.attempt(attempt(1, 5, 3), Some(b"abc")).unwrap();
     queue.attempt(attempt(2, 6, 3), Some(b"abc")).unwrap();
-    sender.handle(&mut carry(queue.output())).unwrap();
+    sender.handle(&mut carry(queue.transmit())).unwrap();
     sender.result(result(1, 5));
-    sender.output().clear(); // the queue process ended before it read the frames
+    sender.transmit().clear(); // the queue process ended before it read the frames
     let mut queue = QueueEnd::new(1);
     sender.connected();
-    queue.handle(&mut carry(sender.output())).unwrap();
+    queue.handle(&mut carry(sender.transmit())).unwrap();
     assert_eq!(told(&mut queue), [(2, 20), (1, 10)]);
     assert_eq!(queue.poll(), Some(QueueEvent::Result(result(1, 5))));
     assert_eq!(queue.poll(), None);
     queue.recorded(vec![1]);
-    sender.handle(&mut carry(queue.output())).unwrap();
+    sender.handle(&mut carry(queue.transmit())).unwrap();
     sender.connected();
-    assert_eq!(sender.output().len(), 3, "a greeting with what is under way is left to say");
+    assert_eq!(sender.transmit().len(), 3, "a greeting with what is under way is left to say");
 }
 
 #[test]
@@ -119,12 +119,12 @@ fn what_is_under_way_is_told_with_its_seal_and_the_latest_first() {
     for id in [9, 3, 7] {
         queue.attempt(attempt(id, id, 3), Some(b"abc")).unwrap();
     }
-    sender.handle(&mut carry(queue.output())).unwrap();
+    sender.handle(&mut carry(queue.transmit())).unwrap();
     sender.result(result(3, 3));
     sender.result(result(9, 9));
     let mut queue = QueueEnd::new(1);
     sender.connected();
-    queue.handle(&mut carry(sender.output())).unwrap();
+    queue.handle(&mut carry(sender.transmit())).unwrap();
     assert_eq!(told(&mut queue), [(7, 70), (3, 30), (9, 90)]);
     assert_eq!(queue.poll(), Some(QueueEvent::Result(result(9, 9))));
     assert_eq!(queue.poll(), Some(QueueEvent::Result(result(3, 3))));
@@ -134,15 +134,15 @@ fn what_is_under_way_is_told_with_its_seal_and_the_latest_first() {
 fn a_process_that_drains_says_so_once_over_each_stream_behind_what_is_under_way() {
     let (mut sender, mut queue) = pair();
     queue.attempt(attempt(1, 5, 3), Some(b"abc")).unwrap();
-    sender.handle(&mut carry(queue.output())).unwrap();
+    sender.handle(&mut carry(queue.transmit())).unwrap();
     sender.drain();
     sender.drain();
-    queue.handle(&mut carry(sender.output())).unwrap();
+    queue.handle(&mut carry(sender.transmit())).unwrap();
     assert_eq!((queue.poll(), queue.poll()), (Some(QueueEvent::Drains), None));
     sender.result(result(1, 5));
     let mut queue = QueueEnd::new(1);
     sender.connected();
-    queue.handle(&mut carry(sender.output())).unwrap();
+    queue.handle(&mut carry(sender.transmit())).unwrap();
     assert_eq!(told(&mut queue), [(1, 10)]);
     let rest: Vec<_> = std::iter::from_fn(|| queue.poll()).collect();
     assert_eq!(rest, [QueueEvent::Drains, QueueEvent::Result(result(1, 5))]);
@@ -152,7 +152,7 @@ fn a_process_that_drains_says_so_once_over_each_stream_behind_what_is_under_way(
 fn a_peer_of_another_build_or_one_that_does_not_greet_is_ended() {
     let (mut sender, mut queue) = (SenderEnd::new(1, 7, 10), QueueEnd::new(2));
     sender.connected();
-    assert_eq!(queue.handle(&mut carry(sender.output())), Err(LinkError::WrongBuild));
+    assert_eq!(queue.handle(&mut carry(sender.transmit())), Err(LinkError::WrongBuild));
     let fetch = ToQueue::Fetch { attempt: 1, message: MessageId(1), offset: 0, bytes: 1 };
     let mut early = BytesMut::from(&frame::encode_short(&fetch)[..]);
     assert_eq!(QueueEnd::new(1).handle(&mut early), Err(LinkError::NotAccepted));
@@ -164,16 +164,16 @@ fn an_attempt_has_one_fetch_at_a_time() {
     let mut sender = SenderEnd::new(1, 2, 3);
     sender.connected();
     sender.fetch(7, MessageId(5), 0, 10);
-    queue.handle(&mut carry(sender.output())).unwrap();
+    queue.handle(&mut carry(sender.transmit())).unwrap();
     queue.chunk(7, 0, b"chunk");
     sender.fetch(7, MessageId(5), 10, u32::MAX);
-    queue.handle(&mut carry(sender.output())).unwrap();
+    queue.handle(&mut carry(sender.transmit())).unwrap();
     let Some(QueueEvent::Fetch { bytes, .. }) = std::iter::from_fn(|| queue.poll()).last() else {
         panic!()
     };
     assert_eq!(bytes, 256 << 10, "it gets one chunk, though it asks for more");
     sender.fetch(7, MessageId(5), 20, 10);
-    assert_eq!(queue.handle(&mut carry(sender.output())), Err(LinkError::NotAccepted));
+    assert_eq!(queue.handle(&mut carry(sender.transmit())), Err(LinkError::NotAccepted));
 }
 
 fn long_recipient(nth: usize) -> Recipient {
@@ -192,14 +192,14 @@ fn r205_an_attempt_at_its_bounds_fits_into_a_frame_and_so_does_its_result() {
     largest.recipients = recipients.collect();
     let (mut sender, mut queue) = pair();
     queue.attempt(largest, Some(&vec![0; INLINE_BYTES_MAX as usize])).unwrap();
-    sender.handle(&mut carry(queue.output())).unwrap();
+    sender.handle(&mut carry(queue.transmit())).unwrap();
     let Some(SenderEvent::Attempt { attempt, .. }) = sender.poll() else { panic!() };
     assert_eq!(attempt.recipients.len(), count);
     sender.connected();
-    queue.handle(&mut carry(sender.output())).unwrap_err(); // a second greeting
+    queue.handle(&mut carry(sender.transmit())).unwrap_err(); // a second greeting
     let mut queue = QueueEnd::new(1);
     sender.connected();
-    queue.handle(&mut carry(sender.output())).unwrap();
+    queue.handle(&mut carry(sender.transmit())).unwrap();
     assert_eq!(told(&mut queue), [(1, 10)]);
 }
 
@@ -211,7 +211,7 @@ fn r205_a_peer_that_replies_at_length_for_each_of_many_recipients_ends_no_stream
         let recipient = many.recipients[0].1.clone();
         many.recipients = (0..count as u32).map(|index| (index, recipient.clone())).collect();
         queue.attempt(many, Some(b"abc")).unwrap();
-        sender.handle(&mut carry(queue.output())).unwrap();
+        sender.handle(&mut carry(queue.transmit())).unwrap();
         let text: Box<str> = format!("x{}", "é".repeat(text / 2 - 1)).into();
         let report = Report {
             stage: Stage::Rcpt,
@@ -222,7 +222,7 @@ fn r205_a_peer_that_replies_at_length_for_each_of_many_recipients_ends_no_stream
         let outcomes = (0..count as u32).map(|at| (at, Outcome::Failed(report.clone())));
         let result = Result { attempt: 1, message: MessageId(5), outcomes: outcomes.collect() };
         sender.result(result);
-        queue.handle(&mut carry(sender.output())).unwrap();
+        queue.handle(&mut carry(sender.transmit())).unwrap();
         let Some(QueueEvent::Result(result)) = queue.poll() else { panic!() };
         assert_eq!(result.outcomes.len(), count);
         let kept = result.outcomes.iter().map(|(_, outcome)| outcome.report());
@@ -263,9 +263,9 @@ fn r219_a_reply_longer_than_any_client_keeps_is_cut_and_refused_of_a_process_tha
     let (peer, text) = (PEER_BYTES_MAX, REPLY_TEXT_BYTES_MAX);
     let (mut sender, mut queue) = pair();
     queue.attempt(attempt(1, 5, 3), Some(b"abc")).unwrap();
-    sender.handle(&mut carry(queue.output())).unwrap();
+    sender.handle(&mut carry(queue.transmit())).unwrap();
     sender.result(with(peer + 1, text + 1));
-    queue.handle(&mut carry(sender.output())).unwrap();
+    queue.handle(&mut carry(sender.transmit())).unwrap();
     assert_eq!(queue.poll(), Some(QueueEvent::Result(with(peer, text))));
     for (long, taken) in [
         (with(peer, text), Ok(())),

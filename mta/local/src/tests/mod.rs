@@ -139,7 +139,7 @@ impl Bench {
             while let Some(event) = self.queue.poll() {
                 self.hear(event);
             }
-            let mut said: BytesMut = self.queue.output().drain(..).flatten().collect();
+            let mut said: BytesMut = self.queue.transmit().drain(..).flatten().collect();
             moved |= !said.is_empty();
             self.machine.handle(Input::Received(&mut said), self.now);
             if !moved {

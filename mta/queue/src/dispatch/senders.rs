@@ -171,7 +171,7 @@ impl Senders {
     }
 
     pub fn output(&mut self, key: SenderKey) -> Option<&mut VecDeque<Bytes>> {
-        self.ends.get_mut(&key).map(|sender| sender.end.output())
+        self.ends.get_mut(&key).map(|sender| sender.end.transmit())
     }
 
     pub fn end(&mut self, key: SenderKey) -> Option<&mut QueueEnd> {

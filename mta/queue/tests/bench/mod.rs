@@ -152,9 +152,9 @@ impl Bench {
     /// Runs everything that happens at one time.
     pub fn turn(&mut self) {
         let now = self.clock.now();
-        let mut said = carried(Some(self.receiver.output()));
+        let mut said = carried(Some(self.receiver.transmit()));
         self.queue.receiver_input(0, &mut said, now).unwrap();
-        let mut said = carried(Some(self.sender.output()));
+        let mut said = carried(Some(self.sender.transmit()));
         self.queue.sender_input(SENDER, &mut said, now).unwrap();
         self.queue.advance(now);
         let outputs: Vec<Output> = std::iter::from_fn(|| self.queue.poll()).collect();

@@ -192,7 +192,7 @@ impl Bench {
                     QueueEvent::Question { transaction } => queue.unknown(transaction),
                 }
             }
-            let mut input: BytesMut = queue.output().drain(..).flatten().collect();
+            let mut input: BytesMut = queue.transmit().drain(..).flatten().collect();
             if input.is_empty() && frames.is_empty() {
                 return woken;
             }

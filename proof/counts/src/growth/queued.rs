@@ -172,7 +172,7 @@ impl Place {
             self.receiver.accept(self.number, envelope.clone(), b"Subject: x\r\n\r\nbody\r\n");
         }
         let mut input = BytesMut::new();
-        carry(Some(self.receiver.output()), &mut input);
+        carry(Some(self.receiver.transmit()), &mut input);
         input
     }
 
@@ -185,7 +185,7 @@ impl Place {
     /// What the sending process says.
     fn said(&mut self) -> BytesMut {
         let mut input = BytesMut::new();
-        carry(Some(self.sender.output()), &mut input);
+        carry(Some(self.sender.transmit()), &mut input);
         input
     }
 

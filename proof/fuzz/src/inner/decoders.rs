@@ -91,7 +91,7 @@ pub fn receive(data: &[u8]) {
             answered(&mut end, event);
         }
         end.credit();
-        assert!(ended.is_err() || end.output().len() <= 4 * bytes.len() + 2);
+        assert!(ended.is_err() || end.transmit().len() <= 4 * bytes.len() + 2);
     });
     receiver(bytes);
 }
@@ -126,7 +126,7 @@ fn receiver(bytes: &[u8]) {
     }
     end.disconnected(Instant::ZERO);
     end.handle_timeout(Instant::ZERO + receive::ANSWER_WAIT);
-    stream(end.output());
+    stream(end.transmit());
 }
 
 /// Queue's end with a hostile sender, then the sender's end with a hostile queue.

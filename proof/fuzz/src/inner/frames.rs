@@ -67,9 +67,9 @@ mod tests {
             frame(&FromReceiver::Stage { number: 4 }, b"x"),
             frame(&FromReceiver::Unstage { number: 4 }, b""),
         ];
-        assert!(real.output().iter().eq(&forged));
+        assert!(real.transmit().iter().eq(&forged));
         real.connected(Instant::ZERO);
-        assert_eq!(real.output()[1], frame(&FromReceiver::Question { numbers: vec![3] }, b""));
+        assert_eq!(real.transmit()[1], frame(&FromReceiver::Question { numbers: vec![3] }, b""));
         let mut real = SenderEnd::new(1, 2, 3);
         real.connected();
         real.fetch(5, MessageId(6), 7, 8);
@@ -81,6 +81,6 @@ mod tests {
                 b"",
             ),
         ];
-        assert!(real.output().iter().eq(&forged));
+        assert!(real.transmit().iter().eq(&forged));
     }
 }

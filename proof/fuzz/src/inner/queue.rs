@@ -115,7 +115,7 @@ impl Machine {
 
     /// The honest receiver hears and says what there is; it is never disturbed by the others.
     fn honest_round(&mut self) -> bool {
-        let mut said: BytesMut = self.honest.output().drain(..).flatten().collect();
+        let mut said: BytesMut = self.honest.transmit().drain(..).flatten().collect();
         let moved = !said.is_empty();
         self.queue.receiver_input(1, &mut said, self.now).expect("an honest process is heard");
         let heard =

@@ -212,13 +212,13 @@ impl Machine {
             (!bytes.is_empty()).then_some(bytes)
         };
         let said = |error: link::LinkError| format!("a link broke: {error}");
-        if let Some(mut bytes) = take(Some(self.receiver.output())) {
+        if let Some(mut bytes) = take(Some(self.receiver.transmit())) {
             self.queue.receiver_input(RECEIVER, &mut bytes, now).map_err(said)?;
         }
         if let Some(mut bytes) = take(self.queue.receiver_output(RECEIVER)) {
             self.receiver.handle(&mut bytes).map_err(said)?;
         }
-        if let Some(mut bytes) = take(Some(self.sender.output())) {
+        if let Some(mut bytes) = take(Some(self.sender.transmit())) {
             self.queue.sender_input(SENDER, &mut bytes, now).map_err(said)?;
         }
         if let Some(mut bytes) = take(self.queue.sender_output(SENDER)) {

@@ -85,7 +85,7 @@ impl Queue {
     }
 
     fn write(&mut self) {
-        for frame in self.end.output().drain(..) {
+        for frame in self.end.transmit().drain(..) {
             self.stream.write_all(&frame).unwrap();
         }
     }

@@ -97,11 +97,11 @@ fn r205_an_envelope_at_its_bound_is_taken_and_one_above_it_is_refused_to_its_cli
     let mut queue = meet(&mut receiver);
     let piece = vec![0; PIECE_BYTES_MAX];
     receiver.accept(1, long_envelope(RECIPIENTS_BYTES_MAX), &piece);
-    queue.handle(&mut carry(receiver.output())).unwrap();
+    queue.handle(&mut carry(receiver.transmit())).unwrap();
     let transaction = handed_over(&mut queue);
     queue.committed(Durable::attested(MessageId(5), transaction));
     queue.credit();
-    receiver.handle(&mut carry(queue.output())).unwrap();
+    receiver.handle(&mut carry(queue.transmit())).unwrap();
     assert!(matches!(receiver.poll(), Some(ReceiverEvent::Promised { number: 1, .. })));
     assert_eq!((receiver.credit, queue.outstanding_bytes), (10_000, 0));
     let too_long = RECIPIENTS_BYTES_MAX + PIECE_BYTES_MAX + 2_000;
@@ -109,7 +109,7 @@ fn r205_an_envelope_at_its_bound_is_taken_and_one_above_it_is_refused_to_its_cli
     let refused = ReceiverEvent::Refused { number: 2, refusal: Refusal::TooLarge };
     assert_eq!(receiver.poll(), Some(refused));
     receiver.accept(3, envelope(), b"of another client");
-    queue.handle(&mut carry(receiver.output())).unwrap();
+    queue.handle(&mut carry(receiver.transmit())).unwrap();
     assert_eq!(handed_over(&mut queue).number, 3);
     assert_eq!(said(&[(accept(long_envelope(too_long), b""), b"")]), Err(LinkError::NotAccepted));
 }

@@ -14,21 +14,21 @@ fn s118_nothing_of_a_body_that_was_refused_in_its_middle_is_accepted_and_the_cli
             receiver.stage(1, b"second");
             receiver.accept(1, envelope(), b"rest");
         }
-        queue.handle(&mut carry(receiver.output())).unwrap();
+        queue.handle(&mut carry(receiver.transmit())).unwrap();
         assert!(matches!(queue.poll(), Some(QueueEvent::Stage { .. })));
         queue.refused(TransactionId { incarnation: 9, number: 1 }, Refusal::Full);
         queue.credit();
         if !on_its_way {
             receiver.stage(1, b"second");
-            queue.handle(&mut carry(receiver.output())).unwrap();
-            receiver.handle(&mut carry(queue.output())).unwrap();
+            queue.handle(&mut carry(receiver.transmit())).unwrap();
+            receiver.handle(&mut carry(queue.transmit())).unwrap();
             assert_eq!(receiver.poll(), Some(ReceiverEvent::Credit), "sessions go on");
             receiver.stage(1, b"third");
             receiver.accept(1, envelope(), b"rest");
-            queue.handle(&mut carry(receiver.output())).unwrap();
+            queue.handle(&mut carry(receiver.transmit())).unwrap();
         }
         assert_eq!(queue.poll(), None, "nothing is left to be accepted");
-        receiver.handle(&mut carry(queue.output())).unwrap();
+        receiver.handle(&mut carry(queue.transmit())).unwrap();
         let refused = ReceiverEvent::Refused { number: 1, refusal: Refusal::Full };
         assert_eq!(receiver.poll(), Some(refused));
         assert_eq!((receiver.credit, queue.outstanding_bytes), (10_000, 0));
@@ -44,13 +44,13 @@ fn credit_is_spent_by_staging_and_comes_back_with_the_answer() {
     assert_eq!(receiver.poll(), Some(ReceiverEvent::Credit));
     receiver.stage(1, &[0; 10_000]);
     assert!(!receiver.may_stage(2));
-    queue.handle(&mut carry(receiver.output())).unwrap();
+    queue.handle(&mut carry(receiver.transmit())).unwrap();
     queue.taken(TransactionId { incarnation: 9, number: 1 }, 4_000);
-    receiver.handle(&mut carry(queue.output())).unwrap();
+    receiver.handle(&mut carry(queue.transmit())).unwrap();
     assert!(receiver.may_stage(2));
     receiver.unstage(1);
-    queue.handle(&mut carry(receiver.output())).unwrap();
-    receiver.handle(&mut carry(queue.output())).unwrap();
+    queue.handle(&mut carry(receiver.transmit())).unwrap();
+    receiver.handle(&mut carry(queue.transmit())).unwrap();
     assert_eq!(receiver.credit, 10_000);
     assert_eq!(queue.outstanding_bytes, 0);
 }
@@ -65,9 +65,9 @@ fn r211_sessions_wait_while_the_driver_has_no_memory_for_more_on_its_way() {
     assert!(receiver.may_stage(2));
     receiver.stage(2, &[b'x'; 500]);
     assert!(!receiver.may_stage(1) && !receiver.may_stage(3));
-    queue.handle(&mut carry(receiver.output())).unwrap();
+    queue.handle(&mut carry(receiver.transmit())).unwrap();
     queue.taken(TransactionId { incarnation: 9, number: 1 }, 999);
-    receiver.handle(&mut carry(queue.output())).unwrap();
+    receiver.handle(&mut carry(queue.transmit())).unwrap();
     assert_eq!(receiver.poll(), Some(ReceiverEvent::Credit));
     assert!(receiver.may_stage(3));
 }
@@ -86,8 +86,8 @@ fn crowd(receivers: u64, sessions: u64, credit_bytes: u64) -> usize {
             let mut receiver = ReceiverEnd::new(1, incarnation);
             let mut queue = QueueEnd::new(1, credit_bytes / receivers);
             receiver.connected(NOW);
-            queue.handle(&mut carry(receiver.output())).unwrap();
-            receiver.handle(&mut carry(queue.output())).unwrap();
+            queue.handle(&mut carry(receiver.transmit())).unwrap();
+            receiver.handle(&mut carry(queue.transmit())).unwrap();
             let busy = (0..sessions).map(|number| Busy { number, pieces: number as usize % 3 });
             (receiver, queue, busy.collect::<Vec<_>>())
         })
@@ -108,18 +108,18 @@ fn crowd(receivers: u64, sessions: u64, credit_bytes: u64) -> usize {
                 handed_over += 1;
             }
         }
-        queue.handle(&mut carry(receiver.output())).expect("back-pressure, no closed stream");
+        queue.handle(&mut carry(receiver.transmit())).expect("back-pressure, no closed stream");
         // Over a new stream, everything is handed over again.
         receiver.disconnected(NOW);
         let mut queue = QueueEnd::new(1, credit_bytes / receivers);
         receiver.connected(NOW);
-        queue.handle(&mut carry(receiver.output())).unwrap();
+        queue.handle(&mut carry(receiver.transmit())).unwrap();
         while let Some(QueueEvent::Question { transaction }) = queue.poll() {
             queue.unknown(transaction);
         }
-        receiver.handle(&mut carry(queue.output())).unwrap();
+        receiver.handle(&mut carry(queue.transmit())).unwrap();
         queue
-            .handle(&mut carry(receiver.output()))
+            .handle(&mut carry(receiver.transmit()))
             .expect("no closed stream after a second hand-over");
     }
     handed_over
