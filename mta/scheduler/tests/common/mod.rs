@@ -3,11 +3,12 @@
 #![allow(dead_code)] // each test file uses a part
 
 use mail::{
-    Address, Domain, Enhanced, Instant, MessageId, NextHop, Notify, Now, Outcome, Reply, Report,
-    ReversePath, Stage, Timestamp,
+    Address, Change, Domain, Enhanced, Instant, MessageId, NextHop, Notify, Now, Outcome, Reply,
+    Report, ReversePath, Stage, Timestamp,
 };
 use scheduler::{
-    Arrival, ArrivingRecipient, HeldBy, MessageChanges, Output, PlannedAttempt, Scheduler, Settings,
+    Arrival, ArrivingRecipient, DestinationLimits, HeldBy, MessageChanges, Output, PlannedAttempt,
+    Retry, Scheduler, Settings,
 };
 use std::time::Duration;
 
@@ -159,4 +160,34 @@ impl Bench {
         self.pass(wakeup.since(self.now.monotonic));
         true
     }
+}
+
+pub const NO_JITTER: Retry = Retry {
+    first: Duration::from_secs(300),
+    factor: 2.0,
+    longest: Duration::from_secs(4 * 3600),
+    expire: Duration::from_secs(5 * 86_400),
+    jitter: 0.0,
+};
+
+pub fn plain() -> Settings {
+    Settings { retry: NO_JITTER, ..Settings::for_tests() }
+}
+
+pub fn limited(limits: DestinationLimits) -> Settings {
+    Settings { default: limits, ..plain() }
+}
+
+pub fn kinds(record: &MessageChanges) -> Vec<&'static str> {
+    let kind = |change: &Change| match change {
+        Change::Delivered { .. } => "delivered",
+        Change::Failed { .. } => "failed",
+        Change::Due { .. } => "due",
+        Change::DelayNoticed { .. } => "delay",
+        Change::Hold { .. } => "hold",
+        Change::Release { .. } => "release",
+        Change::Priority { .. } => "priority",
+        Change::Retire { .. } => "retire",
+    };
+    record.changes.iter().map(kind).collect()
 }
