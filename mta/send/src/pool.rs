@@ -13,7 +13,7 @@ use crate::hops::{HopId, Hops};
 use crate::settings::Settings;
 use bytes::{Bytes, BytesMut};
 use delivery::DeadAddresses;
-use fetch::{Fetch, FetchedChunk};
+use fetch::{Fetch, PoolChunk};
 use link::LinkError;
 use link::send::{SenderEnd, SenderEvent};
 use mail::{Instant, Now, Outcome};
@@ -64,7 +64,7 @@ struct Member {
     /// The bytes that the connection has asked the queue process for.
     fetching: Option<Fetch>,
     /// The answer to the last fetch, until the connection takes it.
-    chunk: Option<FetchedChunk>,
+    chunk: Option<PoolChunk>,
     /// The place in the order of idle connections, and since when the connection is idle.
     idle: Option<(u64, Instant)>,
     /// Another next hop needs the place of this connection.

@@ -18,7 +18,7 @@ pub(super) struct Fetch {
 
 /// Bytes of a message, or `None` if the spool cannot read them.
 #[derive(Debug)]
-pub(crate) struct FetchedChunk {
+pub(crate) struct PoolChunk {
     pub attempt: u64,
     pub bytes: Option<Bytes>,
 }
@@ -53,12 +53,12 @@ impl ConnectionPool {
         };
         if is_asked_for {
             member.fetching = None;
-            member.chunk = Some(FetchedChunk { attempt, bytes: chunk.map(|(_, bytes)| bytes) });
+            member.chunk = Some(PoolChunk { attempt, bytes: chunk.map(|(_, bytes)| bytes) });
             self.outputs.push_back(Output::Wake(id));
         }
     }
 
-    pub(crate) fn take_chunk(&mut self, id: ConnectionId) -> Option<FetchedChunk> {
+    pub(crate) fn take_chunk(&mut self, id: ConnectionId) -> Option<PoolChunk> {
         self.members.get_mut(&id)?.chunk.take()
     }
 }
