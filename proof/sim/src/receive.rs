@@ -27,6 +27,9 @@ pub const BUILD: u64 = 1;
 /// What sessions may hold above their limit: a read that began while there was room, and one message on its way.
 const MEMORY_SLACK_BYTES: u64 = 3 * READ_BYTES_MAX as u64;
 
+/// Upper bound on the envelope of a message with 128 recipients.
+const ENVELOPE_SLACK_BYTES: u64 = 32 << 10;
+
 /// One connection, with what its client has sent and nobody has read.
 struct Connection {
     session: InboundSession,
@@ -212,10 +215,11 @@ impl Receive {
         }
     }
 
-    /// A process overdraws the credit by one piece at most, and an envelope. A former stream's messages may wait as well.
+    /// A process overdraws the credit by one piece of a body at most, and an envelope.
     fn check_credit(&self, world: &mut World) {
-        let (held, credit) = (self.gateway.in_transit_bytes(), world.plan.settings.credit_bytes);
-        if held > 2 * (credit + READ_BYTES_MAX as u64) {
+        let settings = &world.plan.settings;
+        let (held, credit) = (self.gateway.in_transit_bytes(), settings.credit_bytes);
+        if held > credit + 2 * settings.body_chunk_bytes as u64 + ENVELOPE_SLACK_BYTES {
             let text = format!("{:?} has {held} bytes in transit, of {credit}", self.station);
             world.ledger.find(Check::Order, text);
         }
