@@ -184,7 +184,7 @@ fn tests_run_with_the_settings_that_the_daemon_makes_of_an_empty_file() {
     let client =
         smtp::client::Settings { helo: "mx.test".into(), ..smtp::client::Settings::for_tests() };
     assert_eq!(format!("{:?}", settings.client()), format!("{client:?}"));
-    assert_eq!(settings.attempt_limits(), delivery::Limits::for_tests());
+    assert_eq!(super::send::ATTEMPT_LIMITS, delivery::Limits::for_tests());
     let rules = settings.rules(&HostEnvironment::default());
     let ourselves = rules.ourselves.clone();
     assert_eq!(ourselves.names, [Box::from("mx.test")]);

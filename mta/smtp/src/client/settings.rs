@@ -14,7 +14,7 @@ pub enum Dialect {
 }
 
 /// The settings that all sessions of a process share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The argument of EHLO, HELO and LHLO.
     pub helo: Box<str>,

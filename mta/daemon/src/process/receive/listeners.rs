@@ -8,10 +8,9 @@ use super::shared::Shared;
 use crate::io::socket::{self, Socket};
 use crate::log::EventKind;
 use crate::process::panics::SessionFuture;
-use crate::process::wiring;
-use ::settings::{ListenAddress, ProcessConfig};
 use receive::Listener;
 use rustix::net::sockopt::socket_acceptconn;
+use settings::{ListenAddress, ProcessConfig};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -46,7 +45,7 @@ impl Listeners {
         for (index, fd) in sockets {
             let Some(listen) = config.settings.listen.get(usize::from(index)) else { continue };
             let unix = matches!(listen.address, ListenAddress::Unix(_));
-            let listener = Rc::new(wiring::listener(config, listen, self.connections_possible));
+            let listener = Rc::new(config.settings.listener(listen, self.connections_possible));
             let watch = watch(self.shared.clone(), fd, unix, listener);
             self.watches.insert(index, tokio::task::spawn_local(watch).abort_handle());
         }

@@ -7,7 +7,6 @@ use crate::io::stream::{Stream, loss};
 use crate::log::Log;
 use crate::process::child::Orders;
 use crate::process::queue_link::QueueLink;
-use crate::process::wiring;
 use bytes::BytesMut;
 use link::control::Role;
 use mail::Instant;
@@ -44,7 +43,7 @@ impl Shared {
     pub fn new(config: &ProcessConfig, orders: Rc<Orders>, log: Log) -> Shared {
         let (clock, incarnation) = (world::real::Clock, world::real::Rng.u64());
         let policy = config.settings.policy(&config.environment);
-        let settings = wiring::receive(&config.settings);
+        let settings = config.settings.gateway();
         let now = clock.now().monotonic;
         Shared {
             gateway: RefCell::new(Gateway::new((BUILD, incarnation), policy, settings, now)),
@@ -105,7 +104,7 @@ impl Shared {
     pub fn reload(&self, config: &ProcessConfig) {
         let policy = config.settings.policy(&config.environment);
         let mut gateway = self.gateway.borrow_mut();
-        gateway.reload(policy, wiring::receive(&config.settings));
+        gateway.reload(policy, config.settings.gateway());
         self.advance(&mut gateway, self.clock.now().monotonic);
     }
 

@@ -2,19 +2,19 @@
 //!
 //! Must never open a file: the process has no directory.
 
-use super::{Journal, Sockets, run as serve};
+use super::{Journal, Setup, Sockets, run as serve};
 use crate::io::BUILD;
 use crate::jail::{self, Profile};
 use crate::log::Log;
 use crate::process::child::{ChildStart, Orders, PeerStream, runtime};
 use crate::process::queue_link::STREAMS_MAX;
 use crate::process::wiring;
+use crate::resolve::{Resolver, Sources};
 use link::control::{FromMaster, Role, ToMaster};
 use link::streams::Loss;
-use mail::{Domain, NextHop};
+use mail::NextHop;
 use settings::{DnsSettings, HostEnvironment, ProcessConfig};
 use std::io::{Error, Result};
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,8 +43,14 @@ async fn work(start: ChildStart, sockets: Sockets, log: Log) -> Result<()> {
     let incarnation = world::real::Rng.u64();
     let orders = Rc::new(Orders::new(start.control, Role::Send)?);
     let reporter = Reporter { log: log.clone(), orders: orders.clone() };
-    let setup = wiring::send(&start.config, BUILD, incarnation, sockets, Box::new(reporter));
-    let ours = of_concern(&start.config);
+    let concern = move |config: &ProcessConfig| of_concern(config, incarnation);
+    let ours = concern(&start.config);
+    let setup = Setup {
+        pool: ours.pool.clone(),
+        sockets: Arc::new(sockets),
+        resolver: resolver(&start.config),
+        journal: Box::new(reporter),
+    };
     let (streams, taken) = mpsc::channel(STREAMS_MAX);
     let drain = Arc::new(Notify::new());
     for PeerStream { stream, fd, .. } in start.peers {
@@ -53,7 +59,7 @@ async fn work(start: ChildStart, sockets: Sockets, log: Log) -> Result<()> {
     orders.say(&ToMaster::Ready)?;
     let ended = tokio::select! {
         () = serve(setup, taken, drain.clone()) => Ok(()),
-        ended = obey(&orders, &streams, &drain, &log, &ours) => ended,
+        ended = obey(&orders, &streams, &drain, &log, |next| concern(next) == ours) => ended,
     };
     log.flush(Log::LAST_LINES_WAIT_MAX);
     ended
@@ -85,7 +91,7 @@ async fn obey(
     streams: &mpsc::Sender<(u64, OwnedFd)>,
     drain: &Notify,
     log: &Log,
-    ours: &OfConcern,
+    is_same: impl Fn(&ProcessConfig) -> bool,
 ) -> Result<()> {
     loop {
         match orders.next().await? {
@@ -97,7 +103,7 @@ async fn obey(
             Some((FromMaster::Settings, Some(fd))) => {
                 orders.say(&ToMaster::Reloaded)?;
                 let next = crate::process::sealed_config::open(fd).map_err(Error::other)?;
-                if of_concern(&next) != *ours {
+                if !is_same(&next) {
                     log.info("settings have changed: ending what is under way, to start anew");
                     drain.notify_one();
                 }
@@ -107,20 +113,35 @@ async fn obey(
     }
 }
 
-/// The settings that this process uses after its start: our name and addresses, the DNS, the host's environment, the maximum
-/// number of attempts, and Unix sockets of next hops. Everything else comes from queue with each attempt.
-type OfConcern = (Domain, Vec<IpAddr>, DnsSettings, HostEnvironment, u32, Vec<NextHop>);
+/// Returns what looks names up for this process.
+fn resolver(config: &ProcessConfig) -> Resolver {
+    Resolver::new(&Sources {
+        servers: &config.settings.dns.servers,
+        resolv_conf: &config.environment.resolv_conf,
+        hosts: &config.environment.hosts,
+        timeout: config.settings.dns.timeout,
+    })
+}
 
-fn of_concern(config: &ProcessConfig) -> OfConcern {
+/// What this process uses of the settings after its start. Everything else comes from queue with each attempt. A change of
+/// any of it ends the process, and master starts another one.
+#[derive(PartialEq)]
+struct OfConcern {
+    pool: ::send::Settings,
+    dns: DnsSettings,
+    environment: HostEnvironment,
+    /// The next hops that are Unix sockets.
+    sockets: Vec<NextHop>,
+}
+
+fn of_concern(config: &ProcessConfig, incarnation: u64) -> OfConcern {
     let ProcessConfig { settings, environment } = config;
     let is_socket = |hop: &&NextHop| matches!(hop, NextHop::LmtpUnix(_));
     let sockets = settings.routes.iter().map(|route| &route.to).filter(is_socket);
-    (
-        settings.hostname.clone(),
-        settings.own_addresses(environment),
-        settings.dns.clone(),
-        environment.clone(),
-        settings.queue.attempts_in_flight_max,
-        sockets.cloned().collect(),
-    )
+    OfConcern {
+        pool: settings.pool(environment, BUILD, incarnation),
+        dns: settings.dns.clone(),
+        environment: environment.clone(),
+        sockets: sockets.cloned().collect(),
+    }
 }
