@@ -67,7 +67,7 @@ impl Settings {
     }
 
     /// Returns the settings of a session of this listener. `trusted` means that its client is in `relay.from`.
-    pub(super) fn smtp(&self, listen: &Listen, trusted: bool) -> smtp::server::Settings {
+    pub fn smtp(&self, listen: &Listen, trusted: bool) -> smtp::server::Settings {
         let limits = &self.limits;
         let (recipients_max, refusals_max) = match trusted {
             true => (listen.recipients_max, TRUSTED_REFUSALS_MAX),

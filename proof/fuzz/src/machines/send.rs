@@ -218,7 +218,7 @@ impl Machine {
                 QueueEvent::Hello { .. } | QueueEvent::UnderWay(_) => {}
             }
         }
-        let from_queue: Vec<u8> = queue.output().drain(..).flatten().collect();
+        let from_queue: Vec<u8> = queue.transmit().drain(..).flatten().collect();
         moved |= !from_queue.is_empty();
         let mut input = BytesMut::new();
         let (first, rest) = from_queue.split_at(from_queue.len() / 2);

@@ -25,6 +25,8 @@ fn usable(settings: Settings) {
     let environment = HostEnvironment::default();
     assert_eq!(settings.spool().problem(), None);
     settings.scheduler();
+    settings.gateway();
+    settings.pool(&environment, 0, 0);
     let policy = settings.policy(&environment);
     for listen in &settings.listen {
         for trusted in [false, true] {
@@ -32,7 +34,7 @@ fn usable(settings: Settings) {
             assert!(smtp.command_bytes_max >= 512 && smtp.recipients_max() >= 1);
             smtp::server::Server::new(smtp);
         }
-        settings.connections(listen);
+        settings.listener(listen, u32::MAX);
     }
     for domain in &settings.local.domains {
         assert!(policy.routes.is_own(domain));
