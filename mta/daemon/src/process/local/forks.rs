@@ -1,6 +1,7 @@
-//! The fork server: starts workers, each of which becomes one user and cannot change that. It keeps the
-//! privileges that local gives up, so it parses nothing but a user's name, which it looks up in its
-//! own list. Must never start a worker as root, nor do anything else.
+//! The fork server: starts workers, each of which becomes one user for good. It keeps the privileges that local gives up, so
+//! it parses nothing but the name of a user, which it looks up in its own list.
+//!
+//! Must never start a worker as root, or do anything else.
 
 use super::worker::{self, STAGE_DIRECTORY};
 use crate::io::control::{Control, Received};
@@ -113,7 +114,7 @@ fn quiet_signals() {
     }
 }
 
-/// Gives up all rights but the user's. They cannot be had again (X202 in `jail`).
+/// Gives up all rights but the user's, for good (X202 in `jail`).
 fn become_user(user: &str, environment: &HostEnvironment, rights: &WorkerRights) -> io::Result<()> {
     // SAFETY: both calls only change this process. Waiting for programs needs the default SIGCHLD.
     unsafe {

@@ -1,20 +1,21 @@
 //! The local process: delivers into the mailboxes of this machine.
-//! Must never write outside the mailboxes' directory, run as root past its start, or decide what
-//! becomes of a message: the crate `local` does.
 //!
-//! Who I am: local's own user, with the directory of the mailboxes and nothing else. If mail belongs
-//! to the system's users, or goes to a program, a fork server stays behind that keeps the privileges,
-//! parses nothing but a user's name, and starts a worker for each user ([`forks`]).
+//! Must never write outside the mailboxes' directory, run as root after its start, or decide the outcome of a message: the
+//! crate `local` does.
 //!
-//! Who talks to me: master (orders), queue (attempts and bodies in, outcomes out), my workers.
+//! The process runs as its own user and has the directory of the mailboxes and no other file. If mail belongs to the system's
+//! users or goes to a program, the process first starts a fork server, which keeps the privileges, parses nothing but the name
+//! of a user, and starts a worker for each user ([`forks`]).
 //!
-//! | from queue (`link::send`) | then |
+//! Master sends orders, queue sends attempts and bodies and gets outcomes, and workers report on their batches.
+//!
+//! | from queue (`link::send`) | effect |
 //! |---|---|
 //! | `Attempt` | each recipient waits for its delivery user; a large body is fetched first |
-//! | `Chunk`, `ChunkBad` | the fetch goes on, or ends |
-//! | `Recorded` | the result need not be said again |
+//! | `Chunk`, `ChunkBad` | the fetch continues, or ends |
+//! | `Recorded` | the result is not repeated any more |
 //!
-//! The machine is [`local::LocalDelivery`]; [`driver`] drives it. Here is how the process begins.
+//! The machine is [`local::LocalDelivery`]; [`driver`] drives it. This file starts the process.
 
 mod crew;
 mod driver;
@@ -48,7 +49,7 @@ use wanted::{Directories, WORKERS_MAX, Wanted};
 const OPEN_FILES_MAX: u64 = 2048;
 const _: () = assert!(3 * SLICE_FILES_MAX + WORKERS_MAX + 64 <= OPEN_FILES_MAX as usize);
 
-/// Runs until master is gone or asks for the end.
+/// Runs until master has ended or tells the process to end.
 pub fn run(start: ChildStart) -> io::Result<()> {
     let wanted = Wanted::of(&start.config);
     let privilege = wiring::privilege(Role::Local, &start.config.settings);
@@ -64,7 +65,7 @@ pub fn run(start: ChildStart) -> io::Result<()> {
     begin(start.control, start.peers, StartedLocal { wanted, directories, forks }, log)
 }
 
-/// What is started and opened before the jail is shut.
+/// What is started and opened before the process is confined.
 struct StartedLocal {
     wanted: Wanted,
     directories: Directories,
@@ -78,7 +79,7 @@ fn owner(privilege: &Privilege) -> Option<(u32, u32)> {
     }
 }
 
-/// Leaves this process one directory.
+/// Returns a profile with one directory.
 fn profile(privilege: Privilege, directories: &Directories) -> io::Result<Profile> {
     let inside = match privilege {
         Privilege::Root(_) => "/".into(),
@@ -93,8 +94,7 @@ fn profile(privilege: Privilege, directories: &Directories) -> io::Result<Profil
     Ok(profile)
 }
 
-/// Starts the fork server, if workers are needed. To be called while this process has one thread and
-/// its privileges.
+/// Starts the fork server if workers are needed. The process must still have one thread and its privileges.
 fn start_forks(wanted: &Wanted, privilege: &Privilege) -> io::Result<Option<Forks>> {
     let rights = WorkerRights {
         privilege: privilege.clone(),
