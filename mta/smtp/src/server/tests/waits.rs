@@ -37,6 +37,20 @@ fn n098_a_command_must_be_whole_in_its_time() {
 }
 
 #[test]
+fn n098_silence_before_a_command_ends_at_the_command_timeout() {
+    for commands in [&b""[..], EHLO, b"EHLO c.test\r\nMAIL FROM:<a@b.test>\r\n"] {
+        let mut driver = driver();
+        driver.feed(commands);
+        driver.pass(secs(299));
+        assert!(!driver.outcome.closed, "{commands:?}");
+        driver.pass(secs(1));
+        driver.drain();
+        assert!(driver.outcome.closed, "{commands:?}");
+        assert!(driver.outcome.last().starts_with("421 4.4.2 "), "{commands:?}");
+    }
+}
+
+#[test]
 fn n098_a_body_must_keep_a_rate() {
     let mut driver = driver();
     driver.feed(EHLO);
