@@ -72,17 +72,26 @@ impl Receive {
         guest
     }
 
-    /// The client's bytes have come.
+    /// Takes all bytes of a client.
     pub fn take(&mut self, guest: &mut Guest, bytes: &[u8], now: Now) {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let length = guest.session.read_bytes_max(&self.gateway).min(rest.len());
-            assert!(length > 0, "the client is read from");
-            let (piece, later) = rest.split_at(length);
+        let taken = self.take_some(guest, bytes, now);
+        assert_eq!(taken, bytes.len(), "the client is read from");
+    }
+
+    /// Takes bytes of a client until its session waits for the queue process. Returns their number.
+    pub fn take_some(&mut self, guest: &mut Guest, bytes: &[u8], now: Now) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let length = guest.session.read_bytes_max(&self.gateway).min(bytes.len() - taken);
+            if length == 0 {
+                break;
+            }
+            let piece = &bytes[taken..taken + length];
             guest.session.handle(SessionInput::Received(piece), &mut self.gateway, now);
             self.talk(guest, now);
-            rest = later;
+            taken += length;
         }
+        taken
     }
 
     /// Runs the session until it waits for its client or for a promise.

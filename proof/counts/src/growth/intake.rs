@@ -75,7 +75,18 @@ fn carry(part: Part, dialogues: &[Vec<Vec<u8>>]) -> Count {
             guest
         });
         for bytes in said {
-            meter.run(Part::Receive, || receive.take(&mut guest, bytes, now));
+            let mut taken = 0;
+            loop {
+                let rest = &bytes[taken..];
+                taken += meter.run(Part::Receive, || receive.take_some(&mut guest, rest, now));
+                if taken == bytes.len() {
+                    break;
+                }
+                // The session waits for credit: the queue process takes what it was sent, and gives some.
+                receive.hand_over(&mut house, &meter);
+                receive.hear(&mut house, &meter);
+                meter.run(Part::Receive, || receive.talk(&mut guest, now));
+            }
         }
         waiting.push(guest);
     }
