@@ -122,10 +122,14 @@ impl Net {
         None
     }
 
-    /// Only this number of the segments that a side has written and that are on their way arrive.
+    /// Loses all but this number of the segments that a side has written and that are on their way. If the end of the
+    /// stream is among the lost segments, the side can end it again, as a machine resets a connection that it forgot.
     pub fn lose(&mut self, stream: StreamId, side: usize, keep: usize) {
-        if let Some(found) = self.streams.get_mut(&stream) {
-            found.pipes[side].segments.truncate(keep);
+        let Some(found) = self.streams.get_mut(&stream) else { return };
+        let pipe = &mut found.pipes[side];
+        let lost = pipe.segments.drain(keep.min(pipe.segments.len())..);
+        if lost.into_iter().any(|(_, segment)| !matches!(segment, Segment::Bytes(_))) {
+            pipe.ended = false;
         }
     }
 
